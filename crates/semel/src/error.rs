@@ -1,0 +1,87 @@
+//! What can go wrong in a store, and what to do next.
+
+use std::error::Error as StdError;
+
+/// The cause beneath an error of a store.
+pub type Source = Box<dyn StdError + Send + Sync>;
+
+/// What can go wrong between a claim and its commit.
+///
+/// Whatever the variant, no reply is reported that did not commit with its effect (I1). [`Error::next`] says what to
+/// do; [`Error::Ambiguous`] alone leaves open whether the effect committed, and asking again with the same key tells.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The store could not be asked, so nothing ran (I10).
+    #[error("the store cannot be reached; nothing was committed, try again later")]
+    Unavailable(#[source] Source),
+    /// A serialization failure or deadlock rolled everything back.
+    #[error("the transaction conflicted with another and was rolled back; run it again from its start")]
+    Conflict(#[source] Source),
+    /// Another run of the same key committed first; this one was rolled back.
+    #[error("another run of this key committed first and this one was rolled back; ask for the key again")]
+    Raced,
+    /// COMMIT was sent and its acknowledgement never came, and asking did not settle it in time.
+    #[error("it is not known whether the transaction committed; ask again with the same key")]
+    Ambiguous(#[source] Source),
+    /// COMMIT was sent, its acknowledgement never came, and asking showed that it did not take effect.
+    #[error("the connection broke before the commit took effect; everything was rolled back, run it again")]
+    RolledBack,
+    /// The work took longer than the transaction deadline and was rolled back.
+    #[error("the work took longer than the transaction deadline and was rolled back")]
+    Deadline,
+    /// The lease was lost: another worker took over, and this one's write was refused (I7).
+    #[error("the lease was lost to another worker; this one's write was refused")]
+    Fenced,
+    /// A deferred statement touched another number of rows than declared; everything was rolled back.
+    #[error("a deferred statement did not touch the declared number of rows and everything was rolled back: {0}")]
+    RowCount(String),
+    /// The reply is larger than the limit; an effect whose reply cannot be replayed never commits (I12).
+    #[error("the reply takes {bytes} bytes and the limit is {limit}; the effect was rolled back")]
+    ReplyTooLarge {
+        /// What the reply takes.
+        bytes: usize,
+        /// What it may take.
+        limit: usize,
+    },
+    /// The claim was not the first statement of a transaction above READ COMMITTED.
+    #[error("above READ COMMITTED the claim must be the first statement of the transaction: {0}")]
+    NotFirst(String),
+    /// The database has no Semel schema, or another version of it.
+    #[error("{0}")]
+    Schema(String),
+    /// The setting cannot work, and the message says which one and why.
+    #[error("{0}")]
+    Settings(String),
+    /// A stored reply could not be opened or read.
+    #[error("a stored reply cannot be read")]
+    Reply(#[source] Source),
+    /// A statement failed for a reason that running it again will not mend.
+    #[error("a statement failed")]
+    Statement(#[source] Source),
+}
+
+/// What to do after an error.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Next {
+    /// Everything was rolled back; the same work may run again from its start.
+    RunAgain,
+    /// Ask for the key again: it tells whether the work committed.
+    AskAgain,
+    /// Try later: the store could not be asked.
+    Later,
+    /// Neither waiting nor repeating helps.
+    Stop,
+}
+
+impl Error {
+    /// What to do next.
+    pub fn next(&self) -> Next {
+        match self {
+            Error::Conflict(_) | Error::RolledBack => Next::RunAgain,
+            Error::Raced | Error::Ambiguous(_) => Next::AskAgain,
+            Error::Unavailable(_) => Next::Later,
+            _ => Next::Stop,
+        }
+    }
+}

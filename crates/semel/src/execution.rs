@@ -1,0 +1,42 @@
+//! One run of one keyed operation.
+
+use std::fmt;
+
+use uuid::Uuid;
+
+/// The identity of one run of a keyed operation, minted when its claim is fresh and stored with the key.
+///
+/// A key that runs again after it expired gets a new execution. Everything that follows from a run (its events, and
+/// the entries that consumers make of them) derives its identity from this.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Execution(Uuid);
+
+impl Execution {
+    /// A new identity. Stores call this, or their database's equivalent, when a claim is fresh.
+    pub fn mint() -> Execution {
+        Execution(Uuid::new_v4())
+    }
+
+    /// The identity as a UUID.
+    pub fn as_uuid(&self) -> Uuid {
+        self.0
+    }
+}
+
+impl From<Uuid> for Execution {
+    fn from(id: Uuid) -> Execution {
+        Execution(id)
+    }
+}
+
+impl fmt::Debug for Execution {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Execution({})", self.0)
+    }
+}
+
+impl fmt::Display for Execution {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}

@@ -1,0 +1,85 @@
+//! Places where crash tests stop the process.
+//!
+//! Compiled only under the feature `failpoints`. The environment variable `FAILPOINTS` (see the `fail` crate) arms a
+//! point with the action `return`, as in `FAILPOINTS='claimed=1*return'`. A process that reaches an armed point
+//! connects to `SEMEL_FAILPOINT_CONTROL`, sends the point's name and a newline, and waits there until it is sent a
+//! byte, or killed.
+
+/// The request was parsed and its key is known; the store has not been asked.
+pub const PARSED: &str = "parsed";
+/// The claim was fresh and the transaction is open.
+pub const CLAIMED: &str = "claimed";
+/// The first statement of the effect was executed.
+pub const FIRST_STATEMENT_DONE: &str = "first-statement-done";
+/// The work has answered; nothing of the completion was sent.
+pub const BEFORE_COMPLETION: &str = "before-completion";
+/// COMMIT is on its way and its acknowledgement has not been read.
+pub const COMMIT_SENT: &str = "commit-sent";
+/// The commit is durable and the answer has not been written.
+pub const COMMIT_ACKNOWLEDGED: &str = "commit-acknowledged";
+/// Half of the answer's body was written.
+pub const ANSWER_HALF_WRITTEN: &str = "answer-half-written";
+
+/// Every point, in the order in which a request passes them. Crash tests iterate this table.
+pub const ALL: &[&str] =
+    &[PARSED, CLAIMED, FIRST_STATEMENT_DONE, BEFORE_COMPLETION, COMMIT_SENT, COMMIT_ACKNOWLEDGED, ANSWER_HALF_WRITTEN];
+
+#[cfg(not(feature = "failpoints"))]
+mod armed {
+    /// Does nothing in this build.
+    #[inline(always)]
+    pub async fn reach(_point: &'static str) {}
+
+    /// Does nothing in this build.
+    #[inline(always)]
+    pub fn reach_blocking(_point: &'static str) {}
+}
+
+#[cfg(feature = "failpoints")]
+mod armed {
+    use std::io::{Read, Write};
+
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    /// Stops here if the point is armed, without holding up the thread.
+    pub async fn reach(point: &'static str) {
+        if !is_armed(point) {
+            return;
+        }
+        let mut control = tokio::net::TcpStream::connect(control()).await.expect("SEMEL_FAILPOINT_CONTROL answers");
+        control.write_all(format!("{point}\n").as_bytes()).await.expect("the control listens");
+        if control.read_u8().await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    }
+
+    /// Stops the thread here if the point is armed.
+    pub fn reach_blocking(point: &'static str) {
+        if !is_armed(point) {
+            return;
+        }
+        let mut control = std::net::TcpStream::connect(control()).expect("SEMEL_FAILPOINT_CONTROL answers");
+        control.write_all(format!("{point}\n").as_bytes()).expect("the control listens");
+        if control.read_exact(&mut [0]).is_err() {
+            loop {
+                std::thread::park();
+            }
+        }
+    }
+
+    /// Reads `FAILPOINTS`. Call it once, first thing in `main`.
+    pub fn setup() {
+        std::mem::forget(fail::FailScenario::setup());
+    }
+
+    fn is_armed(point: &str) -> bool {
+        fail::fail_point!(point, |_| true);
+        false
+    }
+
+    fn control() -> String {
+        std::env::var("SEMEL_FAILPOINT_CONTROL").expect("an armed failpoint needs SEMEL_FAILPOINT_CONTROL")
+    }
+}
+
+pub use armed::*;

@@ -1,0 +1,46 @@
+//! Exactly-once *effect* for services.
+//!
+//! A client that gets no answer must retry, so every write arrives more than once. Semel makes it count once: the
+//! claim on an idempotency key, the effect and the stored reply become visible in one commit of the service's own
+//! database transaction, or none of them does (I1).
+//!
+//! This crate holds the nouns and the state machines. It opens no connection and knows no SQL, HTTP or broker:
+//! `semel-postgres` and `semel-sqlite` are the stores, `semel-tower` is the HTTP layer.
+//!
+//! Start at [`Semel::once`]; [`Store`] and [`Tx`] are what a store implements.
+
+pub mod claim;
+pub mod clock;
+pub mod disposition;
+pub mod error;
+pub mod execution;
+pub mod failpoint;
+pub mod fingerprint;
+pub mod key;
+pub mod lease;
+pub mod observe;
+pub mod once;
+pub mod operator;
+pub mod reaper;
+pub mod reply;
+pub mod retention;
+pub mod scope;
+pub mod seal;
+pub mod store;
+
+mod canonical;
+
+pub use claim::{Ask, Claim, Recorded};
+pub use clock::{Clock, SystemClock};
+pub use disposition::Disposition;
+pub use error::{Error, Next};
+pub use execution::Execution;
+pub use fingerprint::Fingerprint;
+pub use key::Key;
+pub use lease::{Lease, LeaseTerms, OnExpiry, RecoveryPoint};
+pub use once::{Finished, Outcome, Semel, Settings};
+pub use reply::Reply;
+pub use retention::Retention;
+pub use scope::Scope;
+pub use seal::{Keyring, SealingKey};
+pub use store::{Completion, Join, Store, Stored, Tx};
