@@ -1,0 +1,35 @@
+//! What Semel's tests run on.
+//!
+//! Real servers only: a private PostgreSQL [`cluster`], a database per test, a pgbouncer, and ways to break them at the
+//! moment that matters. The `conformance` suite is what every store passes.
+//!
+//! This is test code: it panics with an explanation where a test could not go on.
+#![allow(clippy::unwrap_used)]
+
+pub mod account;
+pub mod address;
+pub mod cluster;
+
+#[cfg(feature = "full")]
+pub mod clock;
+#[cfg(feature = "full")]
+pub mod conformance;
+#[cfg(feature = "full")]
+pub mod control;
+#[cfg(feature = "full")]
+pub mod counts;
+#[cfg(feature = "full")]
+pub mod database;
+#[cfg(feature = "full")]
+pub mod naive;
+#[cfg(feature = "full")]
+pub mod pgbouncer;
+#[cfg(feature = "full")]
+pub mod process;
+#[cfg(feature = "full")]
+pub mod proxy;
+
+#[cfg(feature = "full")]
+mod framing;
+#[cfg(feature = "full")]
+mod session;

@@ -265,7 +265,7 @@ impl<S: Store> Semel<S> {
         effect: F,
     ) -> Result<Outcome, Error<E>>
     where
-        J: Join,
+        J: Join<S>,
         F: AsyncFnOnce(&mut J) -> Result<Reply, E>,
     {
         let ask = Ask::new(scope, key, fingerprint);
@@ -276,7 +276,7 @@ impl<S: Store> Semel<S> {
 
     async fn once_joined<J, E, F>(&self, tx: &mut J, ask: &Ask, effect: F) -> Result<Outcome, Error<E>>
     where
-        J: Join,
+        J: Join<S>,
         F: AsyncFnOnce(&mut J) -> Result<Reply, E>,
     {
         let execution = match tx.claim(ask).await?.try_map_replay(|stored| self.open(ask, &stored))? {

@@ -91,7 +91,9 @@ pub trait Tx: Send + Sized + 'static {
 ///
 /// Nothing is retried. After the caller's commit, effect and reply are visible together; after the caller's rollback,
 /// neither is (I1).
-pub trait Join {
+///
+/// `S` is the store whose tables the transaction works on: `impl Join<Postgres> for` a driver's transaction.
+pub trait Join<S> {
     /// Asks for a key inside the caller's transaction. `ask.wait` is ignored: it never blocks.
     fn claim(&mut self, ask: &Ask) -> impl Future<Output = Result<Claim<Execution, Stored>, Error>>;
 

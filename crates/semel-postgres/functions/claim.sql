@@ -1,0 +1,57 @@
+-- Asks for a key, as the first thing in the transaction that does the work.
+--
+-- outcome 'fresh'      nobody has run it, or it has expired: do the work, then call semel.complete with `execution` and
+--                      `replaces` in this same transaction. No other transaction gets 'fresh' until this one has ended.
+-- outcome 'replay'     it has run: answer with status, headers and body. End the transaction.
+-- outcome 'in_flight'  another transaction is running it: answer 409. Never blocks. `retry_after_ms` is null unless the
+--                      work is leased.
+-- outcome 'mismatch'   the key was used with another fingerprint: answer 422.
+-- outcome 'unknown'    leased work that was abandoned: answer 409.
+--
+-- After a rollback the key is what it was before. The lock is tried first and the row is read by a *later* statement:
+-- one statement that did both would judge by a snapshot older than the lock.
+CREATE OR REPLACE FUNCTION semel.claim(
+    p_tenant text, p_operation text, p_key text, p_fingerprint bytea,
+    -- False when the caller knows that nothing ran before in this transaction.
+    p_check_first boolean DEFAULT true,
+    OUT outcome text, OUT execution uuid, OUT replaces uuid,
+    OUT status smallint, OUT headers bytea, OUT body bytea, OUT sealed_by text, OUT retry_after_ms bigint)
+LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+    v_locked boolean;
+    v_found  semel.keys%ROWTYPE;
+BEGIN
+    IF p_check_first AND current_setting('transaction_isolation') <> 'read committed' THEN
+        PERFORM semel.require_first_statement();
+    END IF;
+
+    v_locked := pg_try_advisory_xact_lock(semel.lock_id(p_tenant, p_operation, p_key));
+    SELECT * INTO v_found FROM semel.keys k
+    WHERE k.tenant = p_tenant AND k.operation = p_operation AND k.key = p_key;
+
+    -- A committed row is the truth whether or not the lock is free: another caller may hold it only to replay.
+    IF FOUND AND (v_found.state = 'in_progress' OR v_found.expires_at > clock_timestamp()) THEN
+        IF v_found.fingerprint <> p_fingerprint THEN
+            outcome := 'mismatch';
+        ELSIF v_found.state IN ('completed', 'failed') THEN
+            outcome := 'replay';
+            execution := v_found.execution;
+            status := v_found.status;
+            headers := v_found.headers;
+            body := v_found.body;
+            sealed_by := v_found.sealed_by;
+        ELSIF v_found.state = 'in_progress' AND v_found.lease_expires_at > clock_timestamp() THEN
+            outcome := 'in_flight';
+            retry_after_ms := ceil(extract(epoch FROM v_found.lease_expires_at - clock_timestamp()) * 1000);
+        ELSE
+            outcome := 'unknown';
+        END IF;
+    ELSIF NOT v_locked THEN
+        outcome := 'in_flight';
+    ELSE
+        outcome := 'fresh';
+        execution := gen_random_uuid();
+        replaces := v_found.execution;
+    END IF;
+END
+$$;

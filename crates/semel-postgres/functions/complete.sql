@@ -1,0 +1,42 @@
+-- Stores the reply of a fresh claim, as the last thing before COMMIT, and returns the execution.
+--
+-- After the commit, effect and reply are durable and visible together; after a rollback neither is. The row is inserted
+-- once and nothing is updated. A duplicate fails on keys_pkey (or with SM004) and must be rolled back and asked again: it
+-- is never swallowed. An expired row is replaced only if it is the one that the claim saw expired.
+--
+-- `headers` are HTTP field lines, each `name: value` and CRLF; pass '' for none.
+CREATE OR REPLACE FUNCTION semel.complete(
+    p_tenant text, p_operation text, p_key text, p_fingerprint bytea, p_execution uuid, p_replaces uuid,
+    p_status integer, p_headers bytea, p_body bytea,
+    p_retain interval DEFAULT '24 hours', p_failed boolean DEFAULT false, p_sealed_by text DEFAULT NULL)
+RETURNS uuid
+LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+    v_now   timestamptz := clock_timestamp();
+    v_state text := CASE WHEN p_failed THEN 'failed' ELSE 'completed' END;
+BEGIN
+    PERFORM semel.require_durable_commit();
+    IF p_replaces IS NULL THEN
+        INSERT INTO semel.keys (tenant, operation, key, execution, fingerprint, state, status, headers, body, sealed_by,
+                                created_at, expires_at)
+        VALUES (p_tenant, p_operation, p_key, p_execution, p_fingerprint, v_state, p_status, p_headers, p_body,
+                p_sealed_by, v_now, v_now + p_retain);
+    ELSE
+        INSERT INTO semel.keys AS k (tenant, operation, key, execution, fingerprint, state, status, headers, body,
+                                     sealed_by, created_at, expires_at)
+        VALUES (p_tenant, p_operation, p_key, p_execution, p_fingerprint, v_state, p_status, p_headers, p_body,
+                p_sealed_by, v_now, v_now + p_retain)
+        ON CONFLICT ON CONSTRAINT keys_pkey DO UPDATE
+        SET execution = excluded.execution, fingerprint = excluded.fingerprint, state = excluded.state,
+            status = excluded.status, headers = excluded.headers, body = excluded.body,
+            sealed_by = excluded.sealed_by, created_at = excluded.created_at, expires_at = excluded.expires_at,
+            holder = NULL, epoch = NULL, recovery_point = NULL, lease_expires_at = NULL
+        WHERE k.execution = p_replaces AND k.state <> 'in_progress' AND k.expires_at <= v_now;
+        IF NOT FOUND THEN
+            RAISE EXCEPTION 'another run of this key has committed' USING ERRCODE = 'SM004',
+                HINT = 'Roll back and call semel.claim again.';
+        END IF;
+    END IF;
+    RETURN p_execution;
+END
+$$;

@@ -1,0 +1,106 @@
+//! What PostgreSQL reports, as what to do next.
+
+use semel::Error;
+use tokio_postgres::error::SqlState;
+
+/// SQLSTATEs that the functions in the schema `semel` raise.
+const FENCED: &str = "SM001";
+const ROW_COUNT: &str = "SM002";
+const NOT_FIRST: &str = "SM003";
+const RACED: &str = "SM004";
+
+/// The SQLSTATE beneath an error that a statement caused, for handlers that turn a violated constraint into an answer.
+pub fn sql_state(error: &Error) -> Option<&SqlState> {
+    let source = match error {
+        Error::Statement(source) | Error::Unavailable(source) | Error::Conflict(source) => source,
+        _ => return None,
+    };
+    source.downcast_ref::<tokio_postgres::Error>()?.code()
+}
+
+/// Whether running the transaction again from its start may succeed.
+pub(crate) fn is_conflict(error: &tokio_postgres::Error) -> bool {
+    matches!(error.code(), Some(&(SqlState::T_R_SERIALIZATION_FAILURE | SqlState::T_R_DEADLOCK_DETECTED)))
+}
+
+/// Whether the transaction was already aborted, so that an earlier error tells why.
+pub(crate) fn is_aborted(error: &tokio_postgres::Error) -> bool {
+    error.code() == Some(&SqlState::IN_FAILED_SQL_TRANSACTION)
+}
+
+/// Whether the connection broke, or the server ended it, so that nothing says what became of what was sent.
+pub(crate) fn is_connection_lost(error: &tokio_postgres::Error) -> bool {
+    match error.as_db_error() {
+        Some(reported) => matches!(
+            *reported.code(),
+            SqlState::ADMIN_SHUTDOWN | SqlState::CRASH_SHUTDOWN | SqlState::CANNOT_CONNECT_NOW
+        ),
+        None => true,
+    }
+}
+
+/// Sorts an error of the driver by what to do next.
+pub(crate) fn classify(error: tokio_postgres::Error) -> Error {
+    let Some(reported) = error.as_db_error() else {
+        // Without a report from the server it is the connection, or a value that could not be converted.
+        return if error.is_closed() || is_io(&error) {
+            Error::Unavailable(error.into())
+        } else {
+            Error::Statement(error.into())
+        };
+    };
+    let message = reported.message();
+    match reported.code().code() {
+        FENCED => Error::Fenced,
+        ROW_COUNT => Error::RowCount(message.to_owned()),
+        NOT_FIRST => Error::NotFirst(message.to_owned()),
+        RACED => Error::Raced,
+        // unique_violation of our own constraint: another run of the key committed first.
+        "23505" if reported.schema() == Some("semel") && reported.constraint() == Some("keys_pkey") => Error::Raced,
+        "40001" | "40P01" => Error::Conflict(error.into()),
+        // statement_timeout, idle_in_transaction_session_timeout, transaction_timeout
+        "57014" | "25P03" | "25P04" => Error::Deadline,
+        // A named statement that the server behind a pooler does not know, or that another client left there.
+        "26000" | "42P05" => Error::Settings(format!(
+            "{message}: a pooler in transaction mode seems to stand in between; set postgres.statements = \"unnamed\" \
+             (SEMEL_POSTGRES_STATEMENTS=unnamed)"
+        )),
+        // A missing schema, function or table of ours.
+        "3F000" | "42883" | "42P01" if message.contains("semel") => {
+            Error::Schema(format!("{message}: the database has no Semel schema; run `semel migrate`"))
+        }
+        "42501" if message.contains("semel") => {
+            Error::Schema(format!("{message}: grant the role USAGE on schema semel and rights on what is in it"))
+        }
+        // Shutdown, recovery, too many clients, a read-only standby.
+        "57P01" | "57P02" | "57P03" | "57P05" | "53300" | "25006" => Error::Unavailable(error.into()),
+        code if code.starts_with("08") || code.starts_with("58") => Error::Unavailable(error.into()),
+        _ => Error::Statement(error.into()),
+    }
+}
+
+/// An error of the pool: no connection could be had, so nothing ran.
+pub(crate) fn of_pool(error: deadpool_postgres::PoolError) -> Error {
+    match error {
+        deadpool_postgres::PoolError::Backend(error) => match error.as_db_error() {
+            // Wrong password, unknown role or database: waiting will not help, but nothing ran either.
+            Some(_) => match classify(error) {
+                Error::Statement(source) => Error::Unavailable(source),
+                other => other,
+            },
+            None => Error::Unavailable(error.into()),
+        },
+        other => Error::Unavailable(other.into()),
+    }
+}
+
+fn is_io(error: &tokio_postgres::Error) -> bool {
+    let mut cause = std::error::Error::source(error);
+    while let Some(inner) = cause {
+        if inner.is::<std::io::Error>() {
+            return true;
+        }
+        cause = inner.source();
+    }
+    false
+}

@@ -1,0 +1,117 @@
+//! Several statements in one flight.
+
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::task::Poll;
+
+use deadpool_postgres::Object;
+use semel::failpoint;
+use tokio_postgres::types::{ToSql, Type};
+use tokio_postgres::{Error, Row};
+
+use crate::connect::Statements;
+use crate::parameter::Parameter;
+
+type Pending<'a> = Pin<Box<dyn Future<Output = Result<Vec<Row>, Error>> + Send + 'a>>;
+
+/// Messages that leave together and are answered in order: one round trip for all of them.
+///
+/// The driver sends a message when its future is first polled, so polling them once in order puts them on the wire in
+/// order.
+#[derive(Default)]
+pub(crate) struct Flight<'a> {
+    pending: Vec<Pending<'a>>,
+}
+
+impl<'a> Flight<'a> {
+    /// Adds a command without parameters or rows: BEGIN, SAVEPOINT, COMMIT.
+    pub(crate) fn command(&mut self, connection: &'a Object, sql: &'a str) {
+        self.pending.push(Box::pin(async move {
+            connection.batch_execute(sql).await?;
+            Ok(Vec::new())
+        }));
+    }
+
+    /// Adds a statement that has been prepared.
+    pub(crate) fn statement(&mut self, connection: &'a Object, prepared: &'a Prepared<'a>) {
+        self.pending.push(Box::pin(prepared.query(connection)));
+    }
+
+    /// Sends everything, then waits for every answer.
+    pub(crate) async fn fly(self) -> Vec<Result<Vec<Row>, Error>> {
+        self.fly_past(None).await
+    }
+
+    /// Like [`Flight::fly`]; `sent` names the failpoint that lies between sending and the first answer.
+    pub(crate) async fn fly_past(mut self, sent: Option<&'static str>) -> Vec<Result<Vec<Row>, Error>> {
+        let mut answers: Vec<Option<Result<Vec<Row>, Error>>> = self.pending.iter().map(|_| None).collect();
+        let mut poll_all = |context: &mut std::task::Context<'_>| {
+            for (pending, answer) in self.pending.iter_mut().zip(&mut answers) {
+                if answer.is_none()
+                    && let Poll::Ready(result) = pending.as_mut().poll(context)
+                {
+                    *answer = Some(result);
+                }
+            }
+            if answers.iter().all(Option::is_some) { Poll::Ready(()) } else { Poll::Pending }
+        };
+        poll_fn(|context| {
+            let _ = poll_all(context);
+            Poll::Ready(())
+        })
+        .await;
+        if let Some(point) = sent {
+            failpoint::reach(point).await;
+        }
+        poll_fn(poll_all).await;
+        answers.into_iter().flatten().collect()
+    }
+}
+
+/// A statement with its parameters, ready to be sent without a further round trip.
+pub(crate) struct Prepared<'a> {
+    statement: Option<tokio_postgres::Statement>,
+    sql: &'a str,
+    params: Vec<(&'a (dyn ToSql + Sync), Type)>,
+}
+
+impl<'a> Prepared<'a> {
+    /// Prepares a named statement once per connection, or leaves it unnamed for a pooler.
+    pub(crate) async fn new(
+        connection: &Object,
+        statements: Statements,
+        sql: &'a str,
+        params: impl Iterator<Item = &'a (dyn Parameter + 'a)>,
+    ) -> Result<Prepared<'a>, Error> {
+        let params: Vec<(&(dyn ToSql + Sync), Type)> =
+            params.map(|value| (value.as_to_sql(), value.sql_type())).collect();
+        let statement = match statements {
+            Statements::Unnamed => None,
+            Statements::Named => {
+                let types: Vec<Type> = params.iter().map(|(_, sql_type)| sql_type.clone()).collect();
+                Some(connection.prepare_typed_cached(sql, &types).await?)
+            }
+        };
+        Ok(Prepared { statement, sql, params })
+    }
+
+    pub(crate) async fn query(&self, connection: &Object) -> Result<Vec<Row>, Error> {
+        match &self.statement {
+            Some(statement) => {
+                let values: Vec<&(dyn ToSql + Sync)> = self.params.iter().map(|(value, _)| *value).collect();
+                connection.query(statement, &values).await
+            }
+            None => connection.query_typed(self.sql, &self.params).await,
+        }
+    }
+
+    pub(crate) async fn execute(&self, connection: &Object) -> Result<u64, Error> {
+        match &self.statement {
+            Some(statement) => {
+                let values: Vec<&(dyn ToSql + Sync)> = self.params.iter().map(|(value, _)| *value).collect();
+                connection.execute(statement, &values).await
+            }
+            None => connection.execute_typed(self.sql, &self.params).await,
+        }
+    }
+}

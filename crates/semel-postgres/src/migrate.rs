@@ -1,0 +1,155 @@
+//! The schema, in numbered steps.
+
+use semel::Error;
+use sha2::{Digest, Sha256};
+
+use crate::error::classify;
+use crate::store::Postgres;
+
+/// One numbered step. Steps are only ever added.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Migration {
+    /// Its number, counted from one.
+    pub version: i32,
+    /// Its name.
+    pub name: &'static str,
+    /// What it does.
+    pub sql: &'static str,
+}
+
+macro_rules! migrations {
+    ($($version:literal $name:literal),* $(,)?) => {
+        &[$(Migration {
+            version: $version,
+            name: $name,
+            sql: include_str!(concat!("../migrations/", $name, ".sql")),
+        }),*]
+    };
+}
+
+macro_rules! functions {
+    ($($name:literal),* $(,)?) => {
+        &[$(($name, include_str!(concat!("../functions/", $name, ".sql")))),*]
+    };
+}
+
+const MIGRATIONS: &[Migration] = migrations![1 "0001_installation", 2 "0002_keys", 3 "0003_audit"];
+
+/// In the order of their dependencies.
+const FUNCTIONS: &[(&str, &str)] = functions![
+    "lock_id",
+    "require_first_statement",
+    "require_durable_commit",
+    "require_rows",
+    "claim",
+    "complete",
+    "wait",
+    "lease",
+    "fence",
+    "renew",
+    "release",
+    "advance",
+    "complete_leased",
+    "reap",
+    "evict",
+];
+
+const PROLOGUE: &str = include_str!("sql/prologue.sql");
+
+/// Serialises migrations of several processes: "semel" in ASCII.
+const MIGRATION_LOCK: i64 = 0x0073_656d_656c;
+
+/// The numbered steps that make the tables, in order.
+pub fn migrations() -> &'static [Migration] {
+    MIGRATIONS
+}
+
+/// The functions, by name, which are replaced whenever the schema is migrated. Run them after the steps.
+pub fn functions() -> &'static [(&'static str, &'static str)] {
+    FUNCTIONS
+}
+
+pub(crate) async fn run(store: &Postgres) -> Result<Vec<String>, Error> {
+    let connection = store.client().await?;
+    let applied = apply(&connection).await;
+    if applied.is_err() {
+        crate::tx::roll_back_later(connection);
+    }
+    applied
+}
+
+async fn apply(connection: &deadpool_postgres::Object) -> Result<Vec<String>, Error> {
+    let begin = format!("BEGIN; SELECT pg_advisory_xact_lock({MIGRATION_LOCK}); {PROLOGUE}");
+    connection.batch_execute(&begin).await.map_err(classify)?;
+    let rows = connection
+        .query_typed("SELECT version, name, checksum FROM semel.migrations ORDER BY version", &[])
+        .await
+        .map_err(classify)?;
+    let mut done: Vec<(i32, String, Vec<u8>)> = Vec::new();
+    for row in rows {
+        done.push((
+            row.try_get(0).map_err(classify)?,
+            row.try_get(1).map_err(classify)?,
+            row.try_get(2).map_err(classify)?,
+        ));
+    }
+    refuse_newer(done.iter().map(|(version, ..)| *version).max())?;
+    let mut names = Vec::new();
+    for migration in MIGRATIONS {
+        let checksum = Sha256::digest(migration.sql).to_vec();
+        if let Some((.., known)) = done.iter().find(|(version, ..)| *version == migration.version) {
+            if *known != checksum {
+                return Err(Error::Schema(format!(
+                    "migration {} was applied with another content than this version has; migrations are never edited",
+                    migration.name
+                )));
+            }
+            continue;
+        }
+        connection.batch_execute(migration.sql).await.map_err(classify)?;
+        let record = "INSERT INTO semel.migrations (version, name, checksum) VALUES ($1, $2, $3)";
+        use tokio_postgres::types::Type;
+        connection
+            .execute_typed(
+                record,
+                &[(&migration.version, Type::INT4), (&migration.name, Type::TEXT), (&checksum, Type::BYTEA)],
+            )
+            .await
+            .map_err(classify)?;
+        names.push(migration.name.to_owned());
+    }
+    for (_, sql) in FUNCTIONS {
+        connection.batch_execute(sql).await.map_err(classify)?;
+    }
+    connection.batch_execute("COMMIT").await.map_err(classify)?;
+    Ok(names)
+}
+
+pub(crate) async fn check(store: &Postgres) -> Result<(), Error> {
+    let row = store.call("SELECT to_regclass('semel.migrations') IS NOT NULL", &[]).await?;
+    if !row.try_get::<_, bool>(0).map_err(classify)? {
+        return Err(Error::Schema("the database has no Semel schema; run `semel migrate`".to_owned()));
+    }
+    let row = store.call("SELECT max(version) FROM semel.migrations", &[]).await?;
+    let found: Option<i32> = row.try_get(0).map_err(classify)?;
+    refuse_newer(found)?;
+    let needed = MIGRATIONS.len();
+    match found {
+        Some(version) if usize::try_from(version) == Ok(needed) => Ok(()),
+        found => Err(Error::Schema(format!(
+            "the database has version {} of the Semel schema and this program needs {needed}; run `semel migrate`",
+            found.unwrap_or(0)
+        ))),
+    }
+}
+
+fn refuse_newer(found: Option<i32>) -> Result<(), Error> {
+    let needed = MIGRATIONS.len();
+    match found {
+        Some(version) if usize::try_from(version).is_ok_and(|version| version > needed) => Err(Error::Schema(format!(
+            "the database has version {version} of the Semel schema and this program knows only {needed}; use a newer \
+             program"
+        ))),
+        _ => Ok(()),
+    }
+}

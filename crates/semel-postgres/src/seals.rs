@@ -1,0 +1,28 @@
+//! Which sealing keys stored replies still need.
+
+use semel::Error;
+
+use crate::error::classify;
+use crate::store::{Postgres, query};
+
+const MISSING: &str = include_str!("sql/missing_seals.sql");
+const FORGET: &str = include_str!("sql/forget_seals.sql");
+const REGISTER: &str = "INSERT INTO semel.seals (id) SELECT unnest($1) ON CONFLICT (id) DO NOTHING";
+
+/// Fails if a live row needs a key that is not known; otherwise remembers the known ones.
+pub(crate) async fn check(store: &Postgres, known: &[String]) -> Result<(), Error> {
+    let connection = store.client().await?;
+    let options = &store.shared.options;
+    let known = known.to_vec();
+    if let Some(row) = query(&connection, options, MISSING, &[&known]).await?.first() {
+        let (id, until): (String, String) =
+            (row.try_get("id").map_err(classify)?, row.try_get("until").map_err(classify)?);
+        return Err(Error::Settings(format!(
+            "stored replies are sealed with key {id:?}, which is not among the sealing keys; keep it until {until}, when \
+             the last of them expires"
+        )));
+    }
+    query(&connection, options, FORGET, &[&known]).await?;
+    query(&connection, options, REGISTER, &[&known]).await?;
+    Ok(())
+}

@@ -1,0 +1,179 @@
+//! The table of settings, from which flags, environment variables, file keys and their documentation are made.
+
+/// One setting. Its name is its key in the file; the environment variable and the flag follow from it.
+#[derive(Debug)]
+pub(crate) struct Setting {
+    /// The key in the file; a dot stands for a table, as in `[postgres]`.
+    pub name: &'static str,
+    /// What holds when nobody sets it; empty when there is no value.
+    pub default: &'static str,
+    /// What is accepted, to complete the sentence "give …".
+    pub accepts: &'static str,
+    /// What it does.
+    pub meaning: &'static str,
+    /// Whether its value stays out of messages, and off the command line, where every user of the machine can read it.
+    pub exposure: Exposure,
+    /// Which commands take it as a flag. Every setting may stand in the file, whatever the command.
+    pub used_by: u8,
+}
+
+/// Where a setting's value may be seen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Exposure {
+    /// Anywhere.
+    Open,
+    /// Never in a message; a flag is allowed, since the value need not hold a secret.
+    Hidden,
+    /// Never in a message, and there is no flag.
+    Secret,
+}
+
+/// Every command.
+pub(crate) const ALL: u8 = 0b1;
+/// Commands that connect to the database.
+pub(crate) const DATABASE: u8 = 0b10;
+/// `semel sandbox`.
+pub(crate) const SANDBOX: u8 = 0b100;
+/// `semel run`.
+pub(crate) const RUN: u8 = 0b1000;
+
+const DURATION: &str = "a duration such as 500ms, 30s, 24h or 7d";
+const SIZE: &str = "a size such as 4096, 64KiB or 1MiB";
+const ADDRESS: &str = "an IP address and a port such as 127.0.0.1:7600, or [::1]:7600; port 0 picks a free one";
+
+const fn open(
+    name: &'static str,
+    default: &'static str,
+    accepts: &'static str,
+    used_by: u8,
+    meaning: &'static str,
+) -> Setting {
+    Setting { name, default, accepts, meaning, exposure: Exposure::Open, used_by }
+}
+
+/// Every setting, in the order in which the documentation lists them.
+pub(crate) const SETTINGS: &[Setting] = &[
+    Setting {
+        name: "database_url",
+        default: "sqlite:semel.db",
+        accepts: "sqlite:PATH or postgres://USER:PASSWORD@HOST:PORT/DATABASE",
+        meaning: "The database; keys and replies live in the service's own",
+        exposure: Exposure::Hidden,
+        used_by: ALL,
+    },
+    open("listen", "127.0.0.1:7600", ADDRESS, SANDBOX, "Where the sandbox serves"),
+    open("metrics_listen", "", ADDRESS, RUN, "Where `semel run` serves GET /metrics; nowhere by default"),
+    open("roles", "reaper", "a list of roles separated by commas; there is one, reaper", RUN, "What `semel run` does"),
+    open("key_retention", "24h", DURATION, SANDBOX, "How long a completed key is remembered"),
+    open(
+        "client_retry_horizon",
+        "24h",
+        DURATION,
+        SANDBOX,
+        "How long clients may retry; longer than key_retention is refused",
+    ),
+    open(
+        "transaction_deadline",
+        "30s",
+        DURATION,
+        SANDBOX | RUN,
+        "How long one transaction may take before it is rolled back; also how long shutdown waits for requests",
+    ),
+    open("request_body_limit", "1MiB", SIZE, SANDBOX, "The largest body of a keyed request; a larger one gets 413"),
+    open("reply_limit", "1MiB", SIZE, SANDBOX, "The largest reply that is stored; a larger one is rolled back"),
+    open(
+        "wait",
+        "0s",
+        DURATION,
+        SANDBOX,
+        "How long a request waits for the same key in flight before it is answered 409",
+    ),
+    open(
+        "header_mode",
+        "lenient",
+        "lenient or strict",
+        SANDBOX,
+        "Whether a bare Idempotency-Key is accepted (lenient) or only a quoted one (strict)",
+    ),
+    Setting {
+        name: "reply_keys",
+        default: "",
+        accepts: "ID:KEY or several separated by commas, each KEY 32 bytes in base64; the first seals, all of them open",
+        meaning: "Keys that encrypt stored replies; not encrypted by default",
+        exposure: Exposure::Secret,
+        used_by: SANDBOX,
+    },
+    open(
+        "reply_keys_file",
+        "",
+        "the path of a file",
+        SANDBOX,
+        "A file with reply_keys, one to a line or separated by commas",
+    ),
+    Setting {
+        name: "sandbox.tokens",
+        default: "",
+        accepts: "a table of TOKEN = \"TENANT\", or in the environment TOKEN:TENANT separated by commas",
+        meaning: "The sandbox's bearer tokens and their tenants; demo-a1 and demo-a2 (a) and demo-b1 (b) by default",
+        exposure: Exposure::Secret,
+        used_by: SANDBOX,
+    },
+    open("postgres.pool_size", "16", "a whole number from 1 to 1000", SANDBOX | RUN, "The most connections kept open"),
+    open(
+        "postgres.isolation",
+        "read-committed",
+        "read-committed, repeatable-read or serializable",
+        SANDBOX,
+        "The isolation level of keyed transactions",
+    ),
+    open(
+        "postgres.statements",
+        "named",
+        "named or unnamed",
+        DATABASE,
+        "Whether statements are prepared by name; behind a pooler in transaction mode they must be unnamed",
+    ),
+    open("postgres.connect_timeout", "5s", DURATION, DATABASE, "How long to wait for a connection"),
+    open("reaper.every", "10s", DURATION, SANDBOX | RUN, "How often expired keys are looked for"),
+    open(
+        "reaper.batch",
+        "1000",
+        "a whole number from 1 to 100000",
+        SANDBOX | RUN,
+        "The most keys deleted in one transaction",
+    ),
+    open("log_format", "text", "text or json", ALL, "How log lines on stderr look"),
+    open("log", "info", "a filter such as info, debug or semel=debug,warn", ALL, "What is logged"),
+];
+
+impl Setting {
+    /// The setting of this name.
+    pub(crate) fn named(name: &str) -> Option<&'static Setting> {
+        SETTINGS.iter().find(|setting| setting.name == name)
+    }
+
+    /// The environment variable.
+    pub(crate) fn variable(&self) -> String {
+        format!("SEMEL_{}", self.name.replace('.', "_").to_uppercase())
+    }
+
+    /// The flag without its dashes, if there is one.
+    pub(crate) fn flag(&self) -> Option<String> {
+        (self.exposure != Exposure::Secret).then(|| self.name.replace(['.', '_'], "-"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_variables_and_flags_are_unique() {
+        for (position, setting) in SETTINGS.iter().enumerate() {
+            for other in &SETTINGS[..position] {
+                assert_ne!(setting.variable(), other.variable());
+                assert!(setting.flag().is_none() || setting.flag() != other.flag());
+            }
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! Readers of single values. Each says only what is wrong; the caller names the setting and what is accepted.
+
+use std::ops::RangeInclusive;
+use std::str::FromStr;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail, ensure};
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use semel::{Keyring, SealingKey};
+use semel_payments::Tokens;
+
+/// A duration within bounds (I12).
+pub(crate) fn duration(text: &str, bounds: RangeInclusive<Duration>) -> Result<Duration> {
+    let duration = humantime::parse_duration(text).context("it is not a duration")?;
+    let shown = humantime::format_duration;
+    ensure!(bounds.contains(&duration), "it must be between {} and {}", shown(*bounds.start()), shown(*bounds.end()));
+    Ok(duration)
+}
+
+/// A size in bytes, at most `limit` (I12).
+pub(crate) fn size(text: &str, limit: usize) -> Result<usize> {
+    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let factor = match unit.trim_start() {
+        "" | "B" => 1,
+        "KiB" => 1024,
+        "MiB" => 1024 * 1024,
+        _ => bail!("it is not a number with B, KiB or MiB"),
+    };
+    let number: usize = number.parse().context("it does not start with a whole number")?;
+    let bytes = number.checked_mul(factor).filter(|bytes| (1..=limit).contains(bytes));
+    bytes.with_context(|| format!("it must be between 1 and {limit} bytes"))
+}
+
+/// A whole number within bounds (I12).
+pub(crate) fn number<N: FromStr + PartialOrd>(text: &str, bounds: RangeInclusive<N>) -> Result<N> {
+    text.parse().ok().filter(|number| bounds.contains(number)).context("it is not a number within these bounds")
+}
+
+/// One of several words.
+pub(crate) fn word<T: Copy>(text: &str, words: &[(&str, T)]) -> Result<T> {
+    let found = words.iter().find(|(word, _)| *word == text);
+    Ok(found.context("it is none of these words")?.1)
+}
+
+/// Sealing keys as `ID:BASE64`, separated by commas or lines. Messages name ids and positions, never a key.
+pub(crate) fn keyring(text: &str) -> Result<Keyring> {
+    let entries = text.split([',', '\n']).map(str::trim).filter(|entry| !entry.is_empty());
+    let keys = entries.enumerate().map(|(position, entry)| {
+        let position = position + 1;
+        let (id, secret) = entry.split_once(':').with_context(|| format!("key {position} has no ':' after its id"))?;
+        let secret = BASE64_STANDARD.decode(secret).ok().with_context(|| format!("key {position} is not base64"))?;
+        let bytes = secret.len();
+        let secret = <[u8; 32]>::try_from(secret).ok();
+        let secret = secret.with_context(|| format!("key {position} has {bytes} bytes instead of 32"))?;
+        Ok(SealingKey::new(id, secret)?)
+    });
+    Ok(Keyring::new(keys.collect::<Result<Vec<_>>>()?)?)
+}
+
+/// Bearer tokens and their tenants as `TOKEN:TENANT`, separated by commas. Messages never show a token.
+pub(crate) fn tokens(text: &str) -> Result<Tokens> {
+    let pairs = text.split(',').enumerate().map(|(position, pair)| {
+        let pair = pair.trim().split_once(':');
+        pair.with_context(|| format!("entry {} has no ':' between token and tenant", position + 1))
+    });
+    Ok(Tokens::new(pairs.collect::<Result<Vec<_>>>()?)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ANY: RangeInclusive<Duration> = Duration::ZERO..=Duration::MAX;
+
+    #[test]
+    fn durations_carry_a_unit_and_keep_their_bounds() {
+        assert_eq!(duration("500ms", ANY).unwrap(), Duration::from_millis(500));
+        assert_eq!(duration("24h", ANY).unwrap(), Duration::from_secs(24 * 3600));
+        assert_eq!(duration("7d", ANY).unwrap(), Duration::from_secs(7 * 24 * 3600));
+        assert_eq!(duration("0s", ANY).unwrap(), Duration::ZERO);
+        for wrong in ["", "30", "-1s", "1 fortnight", "99999999999999999999s"] {
+            assert!(duration(wrong, ANY).is_err(), "{wrong}");
+        }
+        let refused = duration("2m", Duration::ZERO..=Duration::from_secs(60)).unwrap_err().to_string();
+        assert_eq!(refused, "it must be between 0s and 1m");
+    }
+
+    #[test]
+    fn sizes_are_binary_and_bounded() {
+        assert_eq!(size("64KiB", usize::MAX).unwrap(), 65536);
+        assert_eq!(size("1 MiB", usize::MAX).unwrap(), 1024 * 1024);
+        assert_eq!(size("4096", usize::MAX).unwrap(), 4096);
+        for wrong in ["", "MiB", "1MB", "0", "2MiB", "-1", "1.5KiB", "99999999999999999999"] {
+            assert!(size(wrong, 1024 * 1024).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_broken_sealing_key_is_named_by_position_and_never_shown() {
+        let good = BASE64_STANDARD.encode([7; 32]);
+        assert_eq!(keyring(&format!("new:{good},old:{good}")).unwrap().ids(), ["new", "old"]);
+        assert_eq!(keyring(&format!("new:{good}\nold:{good}\n")).unwrap().ids(), ["new", "old"]);
+        let short = BASE64_STANDARD.encode([7; 16]);
+        let refused = format!("{:#}", keyring(&format!("new:{good},old:{short}")).unwrap_err());
+        assert_eq!(refused, "key 2 has 16 bytes instead of 32");
+        assert!(keyring(&good).is_err());
+        assert!(keyring("").is_err());
+        assert!(keyring(&format!("new:{good},new:{good}")).is_err());
+    }
+
+    #[test]
+    fn tokens_map_to_tenants() {
+        assert!(!tokens("token-one:a, token-two:b").unwrap().is_demo());
+        assert!(tokens("token-one:a,demo-a1:a").unwrap().is_demo());
+        for wrong in ["", "token-one", "token-one:", "token one:a", "token-one:a,", "token-one:a,token-one:b"] {
+            assert!(tokens(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,26 @@
+//! Log lines on stderr.
+
+use std::io::IsTerminal;
+
+use anyhow::{Context, Result};
+use tracing_subscriber::EnvFilter;
+
+use crate::config::{Config, LogFormat};
+
+/// Starts logging. Data goes to stdout; everything that is logged goes to stderr.
+pub(crate) fn start(config: &Config) -> Result<()> {
+    let lines = tracing_subscriber::fmt()
+        .with_env_filter(filter(&config.log)?)
+        .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal());
+    let started = match config.log_format {
+        LogFormat::Text => lines.try_init(),
+        LogFormat::Json => lines.json().flatten_event(true).try_init(),
+    };
+    started.ok().context("logging was started twice")
+}
+
+/// Reads the filter of the setting `log`.
+pub(crate) fn filter(text: &str) -> Result<EnvFilter> {
+    EnvFilter::builder().parse(text).context("it is not a filter")
+}

@@ -1,0 +1,91 @@
+//! The binary `semel`: a sandbox to try, roles that run beside a service, and commands for operators.
+
+mod commands;
+mod config;
+mod database;
+mod logging;
+mod metrics;
+mod serve;
+mod shutdown;
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+use clap::{Parser, Subcommand};
+
+use commands::{Done, Usage, keys, migrate, run, sandbox};
+use config::Config;
+
+const ABOUT: &str = "Exactly-once effect for services: idempotency keys claimed, acted on and stored in one commit";
+
+const AFTER_HELP: &str = "\
+Settings come from flags, then SEMEL_* environment variables, then semel.toml; the first that has one wins.
+
+Exit codes: 0 done, 1 error, 2 wrong usage, 3 not found, 4 refused.
+
+Examples:
+  semel sandbox                                      try it on http://127.0.0.1:7600
+  semel migrate --database-url postgres://db/shop    create Semel's tables in your database
+  semel run --database-url postgres://db/shop        forget expired keys, beside your service
+  semel keys list --tenant a --state completed       see what is remembered";
+
+#[derive(Debug, Parser)]
+#[command(name = "semel", version, about = ABOUT, after_help = AFTER_HELP, max_term_width = 120)]
+struct Cli {
+    /// The configuration file; ./semel.toml by default, if it exists [env: SEMEL_CONFIG]
+    #[arg(long, global = true, value_name = "PATH")]
+    config: Option<PathBuf>,
+
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Sandbox(sandbox::Arguments),
+    Run(run::Arguments),
+    Migrate(migrate::Arguments),
+    Keys(keys::Arguments),
+}
+
+fn main() -> ExitCode {
+    #[cfg(feature = "failpoints")]
+    semel::failpoint::setup();
+
+    match start(Cli::parse()) {
+        Ok(Done::Completed) => ExitCode::SUCCESS,
+        Ok(Done::NotFound) => ExitCode::from(3),
+        Ok(Done::Refused) => ExitCode::from(4),
+        Err(error) => {
+            let mut stderr = std::io::stderr().lock();
+            // With stderr gone there is nobody left to tell, and the exit code still does.
+            let _ = writeln!(stderr, "error: {error}");
+            for cause in error.chain().skip(1) {
+                let _ = writeln!(stderr, "caused by: {cause}");
+            }
+            ExitCode::from(if error.is::<Usage>() { 2 } else { 1 })
+        }
+    }
+}
+
+fn start(cli: Cli) -> Result<Done> {
+    let flags = match &cli.command {
+        Command::Sandbox(arguments) => arguments.settings.given(),
+        Command::Run(arguments) => arguments.settings.given(),
+        Command::Migrate(arguments) => arguments.settings.given(),
+        Command::Keys(arguments) => arguments.settings(),
+    };
+    let config = Config::load(cli.config.as_deref(), flags)?;
+    logging::start(&config)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    runtime.context("cannot start the runtime")?.block_on(async {
+        match cli.command {
+            Command::Sandbox(_) => sandbox::run(config).await,
+            Command::Run(_) => run::run(config).await,
+            Command::Migrate(arguments) => migrate::run(&config, &arguments).await,
+            Command::Keys(arguments) => keys::run(&config, &arguments).await,
+        }
+    })
+}

@@ -1,0 +1,103 @@
+//! The metrics of this process, as Prometheus reads them.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use axum::Router;
+use axum::http::header::CONTENT_TYPE;
+use axum::routing::get;
+use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
+
+/// What a metric counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Counter,
+    Gauge,
+    Histogram,
+}
+
+/// Every metric: its name, its kind, its labels and its meaning. `docs/reference/metrics.md` lists the same.
+pub(crate) const METRICS: &[(&str, Kind, &[&str], &str)] = &[
+    (
+        "semel_key_requests_total",
+        Kind::Counter,
+        &["operation", "outcome"],
+        "Keyed requests by outcome: fresh, replayed, in_flight, mismatch, invalid, missing, unavailable, rolled_back",
+    ),
+    ("semel_claim_seconds", Kind::Histogram, &[], "How long asking for a key took"),
+    ("semel_keys_stuck", Kind::Gauge, &[], "Leases that expired while their work was unfinished"),
+    (
+        "semel_serialization_retries_total",
+        Kind::Counter,
+        &["operation"],
+        "Work run again after a serialization failure or deadlock",
+    ),
+    ("semel_fenced_writes_total", Kind::Counter, &[], "Writes refused because their worker had lost its lease"),
+    ("semel_keys_reaped_total", Kind::Counter, &[], "Expired keys that were deleted"),
+    ("semel_reaper_failures_total", Kind::Counter, &[], "Rounds of the reaper that failed"),
+];
+
+/// The outcomes of a keyed request.
+const OUTCOMES: &[&str] =
+    &["fresh", "replayed", "in_flight", "mismatch", "invalid", "missing", "unavailable", "rolled_back"];
+
+/// Upper bounds of the buckets of every histogram, in seconds.
+const BUCKETS: &[f64] =
+    &[0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0];
+
+/// How often recorded times are moved into their buckets when nobody asks for them.
+const UPKEEP: Duration = Duration::from_secs(5);
+
+/// Starts recording. Every metric is there from the start, at zero, so that a missing series means a missing process;
+/// those with an operation are there for each of `operations`.
+pub(crate) fn start(operations: &[&'static str]) -> Result<PrometheusHandle> {
+    let handle = PrometheusBuilder::new()
+        .set_buckets_for_metric(Matcher::Suffix("_seconds".to_owned()), BUCKETS)
+        .context("the buckets cannot be used")?
+        .install_recorder()
+        .context("metrics were started twice")?;
+    for &(name, kind, labels, meaning) in METRICS {
+        match (kind, labels) {
+            (Kind::Counter, ["operation", "outcome"]) => {
+                metrics::describe_counter!(name, meaning);
+                for operation in operations {
+                    for outcome in OUTCOMES {
+                        metrics::counter!(name, "operation" => *operation, "outcome" => *outcome).absolute(0);
+                    }
+                }
+            }
+            (Kind::Counter, ["operation"]) => {
+                metrics::describe_counter!(name, meaning);
+                for operation in operations {
+                    metrics::counter!(name, "operation" => *operation).absolute(0);
+                }
+            }
+            (Kind::Counter, _) => {
+                metrics::describe_counter!(name, meaning);
+                metrics::counter!(name).absolute(0);
+            }
+            (Kind::Gauge, _) => {
+                metrics::describe_gauge!(name, meaning);
+                metrics::gauge!(name).set(0.0);
+            }
+            (Kind::Histogram, _) => {
+                metrics::describe_histogram!(name, metrics::Unit::Seconds, meaning);
+                drop(metrics::histogram!(name));
+            }
+        }
+    }
+    let upkeep = handle.clone();
+    tokio::spawn(async move {
+        loop {
+            tokio::time::sleep(UPKEEP).await;
+            upkeep.run_upkeep();
+        }
+    });
+    Ok(handle)
+}
+
+/// `GET /metrics`.
+pub(crate) fn router(handle: PrometheusHandle) -> Router {
+    let render = async move || ([(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], handle.render());
+    Router::new().route("/metrics", get(render))
+}

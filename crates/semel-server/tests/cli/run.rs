@@ -1,0 +1,70 @@
+//! `semel run`.
+
+use std::time::{Duration, Instant};
+
+use semel_testkit::process::Service;
+
+use crate::harness::{Home, SEMEL, Sandbox, on_both_stores, semel};
+
+on_both_stores!(an_unmigrated_database_is_refused, expired_keys_are_reaped_and_counted);
+
+async fn an_unmigrated_database_is_refused(home: Home) {
+    let stderr = semel(&["run", "--database-url", &home.url()]).failed_with(1);
+    assert!(stderr.contains("semel migrate"), "{stderr}");
+}
+
+async fn expired_keys_are_reaped_and_counted(home: Home) {
+    let short = [("SEMEL_KEY_RETENTION", "1ms"), ("SEMEL_CLIENT_RETRY_HORIZON", "1ms"), ("SEMEL_REAPER_EVERY", "24h")];
+    let mut sandbox = Sandbox::start_with(&home, &short).await;
+    sandbox.open_account("alice").await;
+    for key in ["one", "two", "three"] {
+        assert_eq!(sandbox.charge(key).await.status(), 201);
+    }
+    assert!(sandbox.service.terminate().await.success());
+
+    let url = home.url();
+    let arguments =
+        ["run", "--roles", "reaper", "--metrics-listen", "127.0.0.1:0", "--reaper-every", "10ms", "--database-url", &url];
+    let mut reaper = Service::spawn(SEMEL, &arguments, &[]).await;
+    let gives_up = Instant::now() + Duration::from_secs(60);
+    loop {
+        let metrics = reqwest::get(reaper.url("/metrics")).await.unwrap().text().await.unwrap();
+        if metrics.lines().any(|line| line == "semel_keys_reaped_total 3") {
+            break;
+        }
+        assert!(Instant::now() < gives_up, "{metrics}");
+    }
+    assert!(reaper.terminate().await.success());
+    assert_eq!(semel(&["keys", "list", "--json", "--database-url", &url]).succeeded().trim(), "[]");
+}
+
+#[test]
+fn an_unknown_role_is_refused_by_name() {
+    let stderr = semel(&["run", "--roles", "reaper,relay"]).failed_with(2);
+    assert!(stderr.contains("unknown role \"relay\""), "{stderr}");
+}
+
+#[test]
+fn a_missing_file_is_refused_and_not_created() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("nothing.db");
+    let stderr = semel(&["run", "--database-url", &format!("sqlite:{}", path.display())]).failed_with(1);
+    assert!(stderr.contains("semel migrate") && stderr.contains("nothing.db"), "{stderr}");
+    assert!(!path.exists());
+}
+
+#[test]
+fn an_unreachable_database_is_told_within_the_connect_timeout_and_without_its_password() {
+    // Nothing answers from this block of addresses, which is reserved for documentation, so that the timeout decides.
+    for url in ["postgres://u:hunter2@192.0.2.1:5432/d", "postgres://u:hunter2@127.0.0.1:1/d"] {
+        for command in [["run"].as_slice(), &["keys", "list"], &["migrate"], &["sandbox", "--listen", "127.0.0.1:0"]] {
+            let started = Instant::now();
+            let settings = ["--database-url", url, "--postgres-connect-timeout", "300ms"];
+            let stderr = semel(&[command, &settings].concat()).failed_with(1);
+            assert!(started.elapsed() < Duration::from_secs(5), "{:?}", started.elapsed());
+            assert!(stderr.contains("database postgres://u@"), "{stderr}");
+            assert!(stderr.contains("cannot be reached"), "{stderr}");
+            assert!(!stderr.contains("hunter2"), "{stderr}");
+        }
+    }
+}

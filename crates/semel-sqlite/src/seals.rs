@@ -1,0 +1,45 @@
+//! Which sealing keys stored replies need.
+
+use rusqlite::Connection;
+use semel::Error;
+
+use crate::error::classify;
+use crate::store::Sqlite;
+
+const SEALS: &str = include_str!("sql/seals.sql");
+const FORGET_SEAL: &str = include_str!("sql/forget_seal.sql");
+const REMEMBER_SEAL: &str = include_str!("sql/remember_seal.sql");
+
+impl Sqlite {
+    /// Refuses to go on while a live reply needs a sealing key that this process lacks; forgets keys that no reply needs
+    /// any more, and remembers those in use, in one commit.
+    pub(crate) async fn check_known_seals(&self, known: &[String]) -> Result<(), Error> {
+        self.transact(None, |connection| {
+            let now_ms = self.now_ms();
+            for (id, rows, until_ms) in seals(connection, now_ms)? {
+                if known.contains(&id) {
+                    continue;
+                }
+                if rows > 0 {
+                    let seconds = until_ms.unwrap_or(now_ms).saturating_sub(now_ms).div_euclid(1000) + 1;
+                    return Err(Error::Settings(format!(
+                        "{rows} stored replies are sealed with key {id:?}, which is not in the keyring; put it back \
+                         behind the first key: the last of them expires in {seconds} s"
+                    )));
+                }
+                connection.execute(FORGET_SEAL, (&id,)).map_err(classify)?;
+            }
+            for id in known {
+                connection.execute(REMEMBER_SEAL, (id,)).map_err(classify)?;
+            }
+            Ok(())
+        })
+        .await
+    }
+}
+
+fn seals(connection: &Connection, now_ms: i64) -> Result<Vec<(String, i64, Option<i64>)>, Error> {
+    let mut seals = connection.prepare(SEALS).map_err(classify)?;
+    let rows = seals.query_map((now_ms,), |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?))).map_err(classify)?;
+    rows.collect::<rusqlite::Result<_>>().map_err(classify)
+}

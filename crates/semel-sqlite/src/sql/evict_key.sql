@@ -1,0 +1,1 @@
+DELETE FROM semel_keys WHERE tenant = ?1 AND operation = ?2 AND key = ?3 AND execution = ?4

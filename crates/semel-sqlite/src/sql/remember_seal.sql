@@ -1,0 +1,1 @@
+INSERT INTO semel_seals (id) VALUES (?1) ON CONFLICT (id) DO NOTHING

@@ -1,0 +1,249 @@
+//! Errors as `application/problem+json` (RFC 9457).
+
+use std::borrow::Cow;
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::response::{IntoResponse, Response};
+use http::{HeaderValue, StatusCode, header};
+use semel::once;
+use serde_json::json;
+
+use crate::code::{self, Code};
+
+/// The media type of a problem.
+pub const MEDIA_TYPE: &str = "application/problem+json";
+
+/// Where the policy document stands; every problem links to it.
+pub const POLICY_PATH: &str = "/idempotency-policy";
+
+/// When to try again where nothing better is known.
+const RETRY_AFTER: Duration = Duration::from_secs(1);
+
+/// An error for the client: `type` is `urn:semel:problem:<code>`, and `title`, `status`, `detail` and `code` say what
+/// happened and what to do.
+///
+/// The layer answers with the codes in [`code::ALL`]; an application may use its own. As a handler's answer it
+/// follows the same rules as any other reply of its status: a 4xx after the first statement is stored and replayed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Problem {
+    status: StatusCode,
+    code: Cow<'static, str>,
+    title: Option<Cow<'static, str>>,
+    detail: String,
+    retry_after: Option<Duration>,
+    never_stored: bool,
+}
+
+/// In a response's extensions: whatever the route's policy says, this is not stored. It stands for a mistake in the
+/// service or a passing failure of the store, and a retry must find the key new.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct NeverStored;
+
+impl Problem {
+    /// A problem with a code of the application's own. The title is the status's usual phrase, or the layer's where the
+    /// code is one of [`code::ALL`].
+    pub fn new(status: StatusCode, code: impl Into<Cow<'static, str>>, detail: impl Into<String>) -> Problem {
+        Problem {
+            status,
+            code: code.into(),
+            title: None,
+            detail: detail.into(),
+            retry_after: None,
+            never_stored: false,
+        }
+    }
+
+    /// Sets the title: the same sentence whenever this code is answered.
+    #[must_use]
+    pub fn title(mut self, title: impl Into<Cow<'static, str>>) -> Problem {
+        self.title = Some(title.into());
+        self
+    }
+
+    /// Adds `Retry-After`, in whole seconds and at least one.
+    #[must_use]
+    pub fn retry_after(mut self, after: Duration) -> Problem {
+        self.retry_after = Some(after);
+        self
+    }
+
+    /// The status.
+    pub fn status(&self) -> StatusCode {
+        self.status
+    }
+
+    /// The code.
+    pub fn code(&self) -> &str {
+        &self.code
+    }
+
+    /// The detail.
+    pub fn detail(&self) -> &str {
+        &self.detail
+    }
+
+    /// One of the layer's own problems.
+    pub(crate) fn of(code: &Code, detail: impl Into<String>) -> Problem {
+        let status = StatusCode::from_u16(code.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        Problem { never_stored: true, ..Problem::new(status, code.code, detail) }
+    }
+
+    /// A run of the same key is going on.
+    pub(crate) fn in_flight(retry_after: Duration) -> Problem {
+        let detail = "another request with this key is running; send this one again later, with the same key";
+        Problem::of(&code::KEY_IN_FLIGHT, detail).retry_after(retry_after)
+    }
+
+    /// The store could not be asked, or a passing failure rolled everything back.
+    pub(crate) fn unavailable(detail: &str) -> Problem {
+        Problem::of(&code::STORE_UNAVAILABLE, detail).retry_after(RETRY_AFTER)
+    }
+
+    /// The work took longer than it may.
+    pub(crate) fn deadline(limit: Duration) -> Problem {
+        let detail = format!("the work took longer than {} ms and was rolled back", limit.as_millis());
+        Problem::of(&code::DEADLINE_EXCEEDED, detail).retry_after(RETRY_AFTER)
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let title = self.title.unwrap_or_else(|| match code::find(&self.code) {
+            Some(known) => known.title.into(),
+            None => self.status.canonical_reason().unwrap_or("Error").into(),
+        });
+        let members = json!({
+            "type": format!("urn:semel:problem:{}", self.code),
+            "title": title,
+            "status": self.status.as_u16(),
+            "detail": self.detail,
+            "code": self.code,
+        });
+        let mut response = Response::new(Body::from(members.to_string()));
+        *response.status_mut() = self.status;
+        let headers = response.headers_mut();
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(MEDIA_TYPE));
+        headers.insert(header::LINK, HeaderValue::from_static("</idempotency-policy>; rel=\"describedby\""));
+        if let Some(after) = self.retry_after {
+            headers.insert(header::RETRY_AFTER, HeaderValue::from(whole_seconds(after)));
+        }
+        if self.never_stored {
+            response.extensions_mut().insert(NeverStored);
+        }
+        response
+    }
+}
+
+impl std::fmt::Display for Problem {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} {}: {}", self.status.as_u16(), self.code, self.detail)
+    }
+}
+
+impl std::error::Error for Problem {}
+
+/// What a client is told about an error of the store. The cause goes to the log, never to the client.
+impl From<semel::Error> for Problem {
+    fn from(error: semel::Error) -> Problem {
+        use semel::Error;
+        match &error {
+            Error::Unavailable(_) | Error::Conflict(_) | Error::Raced | Error::Ambiguous(_) | Error::RolledBack => {
+                tracing::warn!(error = &error as &dyn std::error::Error, "the store could not commit a keyed request");
+                Problem::unavailable(&error.to_string())
+            }
+            Error::Deadline => {
+                tracing::warn!("a keyed request took longer than the transaction deadline");
+                Problem::of(&code::DEADLINE_EXCEEDED, error.to_string()).retry_after(RETRY_AFTER)
+            }
+            Error::Fenced => Problem::in_flight(RETRY_AFTER),
+            Error::ReplyTooLarge { .. } => {
+                tracing::error!(%error, "a keyed request was rolled back");
+                Problem::of(&code::REPLY_TOO_LARGE, error.to_string())
+            }
+            _ => {
+                tracing::error!(error = &error as &dyn std::error::Error, "a keyed request failed");
+                Problem::of(&code::INTERNAL_ERROR, "the service failed; everything was rolled back")
+            }
+        }
+    }
+}
+
+impl<E: Into<Problem>> From<once::Error<E>> for Problem {
+    fn from(error: once::Error<E>) -> Problem {
+        match error {
+            once::Error::InFlight { retry_after } => Problem::in_flight(retry_after),
+            once::Error::Mismatch => Problem::of(&code::KEY_REUSED, "the key has been used for another request"),
+            once::Error::Unknown => {
+                Problem::of(&code::OUTCOME_UNKNOWN, "the work under this key was interrupted; its outcome is not known")
+            }
+            once::Error::Effect(error) => error.into(),
+            once::Error::Store(error) => error.into(),
+            _ => Problem::of(&code::INTERNAL_ERROR, "the service failed; everything was rolled back"),
+        }
+    }
+}
+
+fn whole_seconds(after: Duration) -> u64 {
+    (after.as_secs() + u64::from(after.subsec_nanos() > 0)).max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use http_body_util::BodyExt;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_problem_has_its_five_members_and_links_to_the_policy() {
+        let problem = Problem::of(&code::KEY_IN_FLIGHT, "wait").retry_after(Duration::from_millis(1500));
+        let response = problem.into_response();
+        assert_eq!(response.status(), 409);
+        assert_eq!(response.headers()["content-type"], MEDIA_TYPE);
+        assert_eq!(response.headers()["link"], format!("<{POLICY_PATH}>; rel=\"describedby\""));
+        assert_eq!(response.headers()["retry-after"], "2");
+        let body = response.into_body().collect().await.unwrap().to_bytes();
+        let members: serde_json::Value = serde_json::from_slice(&body).unwrap();
+        assert_eq!(
+            members,
+            json!({
+                "type": "urn:semel:problem:key-in-flight",
+                "title": code::KEY_IN_FLIGHT.title,
+                "status": 409,
+                "detail": "wait",
+                "code": "key-in-flight",
+            })
+        );
+    }
+
+    #[test]
+    fn retry_after_is_at_least_one_second() {
+        assert_eq!(whole_seconds(Duration::ZERO), 1);
+        assert_eq!(whole_seconds(Duration::from_millis(1)), 1);
+        assert_eq!(whole_seconds(Duration::from_secs(30)), 30);
+    }
+
+    #[test]
+    fn codes_are_distinct_and_their_statuses_valid() {
+        for (position, known) in code::ALL.iter().enumerate() {
+            assert!(code::ALL[..position].iter().all(|other| other.code != known.code), "{}", known.code);
+            assert_eq!(Problem::of(known, "").status().as_u16(), known.status);
+            assert_eq!(code::find(known.code), Some(known));
+        }
+    }
+
+    #[test]
+    fn the_cause_of_a_store_error_is_not_told_to_the_client() {
+        let problem = Problem::from(semel::Error::Statement("password=secret".into()));
+        assert_eq!((problem.status().as_u16(), problem.code()), (500, "internal-error"));
+        assert!(!problem.to_string().contains("secret"));
+    }
+
+    #[test]
+    fn an_application_may_use_its_own_code() {
+        let problem = Problem::new(StatusCode::PAYMENT_REQUIRED, "insufficient-funds", "the balance is 3");
+        assert_eq!(problem.into_response().status(), 402);
+    }
+}

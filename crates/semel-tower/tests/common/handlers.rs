@@ -1,0 +1,124 @@
+//! The routes that the contract is tried on.
+
+use std::sync::Arc;
+
+use axum::body::Bytes;
+use axum::extract::State;
+use axum::response::{IntoResponse, Response};
+use axum::routing::{any, post};
+use axum::{Json, Router};
+use http::StatusCode;
+use semel::{RecoveryPoint, Semel};
+use semel_tower::{IdempotencyLayer, Keyed, LeaseHandle, Policy, Problem, Tx};
+use serde_json::Value;
+
+use super::backend::Backend;
+use super::script::World;
+
+pub fn router<B: Backend>(semel: Semel<B::Store>, policy: Policy, world: Arc<World>) -> Router {
+    let layer = IdempotencyLayer::new(semel, policy).unwrap();
+    Router::new()
+        .route("/act", any(act::<B>))
+        .route("/act/{id}", any(act::<B>))
+        .route("/json", post(json::<B>))
+        .route("/outside", post(outside))
+        .route("/away", post(away::<B>))
+        .route("/panic", post(panics::<B>))
+        .route("/twice", post(twice::<B>))
+        .route("/leased", post(leased::<B>))
+        .route("/two-stores", post(other_store))
+        .route_layer(layer)
+        .route("/bare", post(needs_tx::<B>))
+        .with_state(world)
+}
+
+/// Does what the script says, in the transaction if there is one.
+async fn act<B: Backend>(
+    State(world): State<Arc<World>>,
+    keyed: Option<Keyed>,
+    tx: Option<Tx<B::Store>>,
+    body: Bytes,
+) -> Result<Response, Problem> {
+    let (script, run) = world.begin();
+    world.note_seen(String::from_utf8_lossy(&body).into_owned());
+    match tx {
+        Some(mut tx) => {
+            let keyed = keyed.expect("a request with a transaction is keyed");
+            assert_eq!(keyed.execution, semel::Tx::execution(&*tx));
+            if script.acts {
+                B::act(&mut tx, keyed.key.as_str()).await?;
+            }
+            if let Some(hold) = script.hold {
+                hold.stop().await;
+            }
+        }
+        None => world.note_unprotected(),
+    }
+    Ok((script.answer)(run))
+}
+
+/// Takes the transaction before the body is looked at.
+async fn json<B: Backend>(
+    State(world): State<Arc<World>>,
+    mut tx: Tx<B::Store>,
+    Json(_): Json<Value>,
+) -> Result<StatusCode, Problem> {
+    world.begin();
+    B::act(&mut tx, "json").await?;
+    Ok(StatusCode::CREATED)
+}
+
+async fn outside(State(world): State<Arc<World>>) -> Response {
+    let (script, run) = world.begin();
+    (script.answer)(run)
+}
+
+/// Moves the transaction into a task that outlives the answer.
+async fn away<B: Backend>(State(world): State<Arc<World>>, mut tx: Tx<B::Store>) -> Result<Response, Problem> {
+    let (script, run) = world.begin();
+    B::act(&mut tx, "away").await?;
+    tokio::spawn(async move {
+        if let Some(hold) = script.hold {
+            hold.stop().await;
+        }
+        drop(tx);
+    });
+    Ok((script.answer)(run))
+}
+
+async fn panics<B: Backend>(State(world): State<Arc<World>>, mut tx: Tx<B::Store>) -> Result<StatusCode, Problem> {
+    let (_, run) = world.begin();
+    B::act(&mut tx, "panics").await?;
+    assert!(run > 1, "the first run panics");
+    Ok(StatusCode::CREATED)
+}
+
+async fn twice<B: Backend>(_first: Tx<B::Store>, _second: Tx<B::Store>) -> StatusCode {
+    StatusCode::CREATED
+}
+
+async fn needs_tx<B: Backend>(_tx: Tx<B::Store>) -> StatusCode {
+    StatusCode::CREATED
+}
+
+/// Takes the transaction of a store that no layer here stands on.
+async fn other_store(_tx: Tx<super::faulty::Faulty<super::faulty::Faulty<semel_sqlite::Sqlite>>>) -> StatusCode {
+    StatusCode::CREATED
+}
+
+/// Two steps: the first is committed with a recovery point, the answer completes the key.
+async fn leased<B: Backend>(
+    State(world): State<Arc<World>>,
+    lease: LeaseHandle<B::Store>,
+) -> Result<Response, Problem> {
+    let (script, run) = world.begin();
+    world.note_point(lease.recovery_point().map(ToString::to_string));
+    if lease.recovery_point().is_none() && script.acts {
+        let reserved = RecoveryPoint::new("reserved").expect("a valid point");
+        lease.advance(&reserved, async |tx| B::act(tx, "reserve").await).await?;
+    }
+    if let Some(hold) = script.hold {
+        hold.stop().await;
+    }
+    Ok((script.answer)(run).into_response())
+}

@@ -1,0 +1,58 @@
+-- The tables of the payments service. Semel's own tables stand beside them and begin with `semel_`.
+--
+-- Double entry: every movement of money writes one debit and one credit of the same amount, so the entries of a tenant
+-- always add up to zero. An account's balance is the sum of its entries, kept in the same transaction. Cards and banks
+-- are outside: they have entries but no account row.
+
+CREATE TABLE IF NOT EXISTS payments_accounts (
+    tenant   TEXT    NOT NULL CHECK (octet_length(tenant) BETWEEN 1 AND 255),
+    id       TEXT    NOT NULL CHECK (octet_length(id) BETWEEN 1 AND 64 AND id NOT GLOB '*[^A-Za-z0-9_.-]*'),
+    currency TEXT    NOT NULL CHECK (currency GLOB '[A-Z][A-Z][A-Z]'),
+    -- 2^53: what every JSON client can hold exactly.
+    balance  INTEGER NOT NULL CHECK (balance BETWEEN 0 AND 9007199254740992),
+    PRIMARY KEY (tenant, id)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE IF NOT EXISTS payments_charges (
+    tenant   TEXT    NOT NULL,
+    id       TEXT    NOT NULL CHECK (octet_length(id) BETWEEN 1 AND 64 AND id NOT GLOB '*[^A-Za-z0-9_.-]*'),
+    account  TEXT    NOT NULL,
+    amount   INTEGER NOT NULL CHECK (amount BETWEEN 1 AND 9007199254740992),
+    currency TEXT    NOT NULL,
+    PRIMARY KEY (tenant, id)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE IF NOT EXISTS payments_transfers (
+    tenant       TEXT    NOT NULL,
+    id           TEXT    NOT NULL CHECK (octet_length(id) BETWEEN 1 AND 64),
+    from_account TEXT    NOT NULL,
+    to_account   TEXT    NOT NULL,
+    amount       INTEGER NOT NULL CHECK (amount BETWEEN 1 AND 9007199254740992),
+    currency     TEXT    NOT NULL,
+    PRIMARY KEY (tenant, id),
+    CHECK (from_account <> to_account)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE IF NOT EXISTS payments_bank_transactions (
+    tenant         TEXT    NOT NULL,
+    -- The bank's own id. The constraint below is what makes a webhook that is sent twice count once.
+    transaction_id TEXT    NOT NULL CHECK (octet_length(transaction_id) BETWEEN 1 AND 255),
+    account        TEXT    NOT NULL,
+    amount         INTEGER NOT NULL CHECK (amount BETWEEN 1 AND 9007199254740992),
+    UNIQUE (tenant, transaction_id)
+) STRICT;
+
+CREATE TABLE IF NOT EXISTS payments_entries (
+    tenant    TEXT    NOT NULL,
+    kind      TEXT    NOT NULL CHECK (kind IN ('charge', 'transfer', 'bank')),
+    -- The id of the charge, transfer or bank transaction that moved the money.
+    reference TEXT    NOT NULL,
+    side      TEXT    NOT NULL CHECK (side IN ('debit', 'credit')),
+    account   TEXT    NOT NULL,
+    -- Tells the outside from an account of a tenant that happens to be called `card`.
+    external  INTEGER NOT NULL CHECK (external IN (0, 1)),
+    amount    INTEGER NOT NULL CHECK (abs(amount) BETWEEN 1 AND 9007199254740992),
+    currency  TEXT    NOT NULL,
+    PRIMARY KEY (tenant, kind, reference, side),
+    CHECK ((side = 'debit') = (amount < 0))
+) STRICT, WITHOUT ROWID;

@@ -1,0 +1,198 @@
+//! The bookkeeping that a store must be able to do.
+
+use std::future::Future;
+
+use semel::{Error, Store};
+use serde::Serialize;
+
+/// The largest amount and the largest balance, in minor units: 2^53, what every JSON client holds exactly.
+pub const MAX_AMOUNT: i64 = 1 << 53;
+
+/// The books of the payments service, on the database that also holds Semel's keys.
+///
+/// What takes `&mut Self::Tx` becomes visible when that transaction commits and is gone when it rolls back. In a keyed
+/// request it is the transaction that holds the claim, so the entries and the stored reply commit together (I1).
+pub trait Ledger: Store {
+    /// Creates the service's tables where they are missing. Safe to run from several processes at once.
+    fn install(&self) -> impl Future<Output = Result<(), Error>> + Send;
+
+    /// Opens a transaction without a key, for requests that carry a natural one. Dropping it rolls it back.
+    fn transaction(&self) -> impl Future<Output = Result<Self::Tx, Error>> + Send;
+
+    /// Commits what [`Ledger::transaction`] opened.
+    fn commit(tx: Self::Tx) -> impl Future<Output = Result<(), Error>> + Send;
+
+    /// Reads an account as last committed.
+    fn find_account(&self, tenant: &str, id: &str) -> impl Future<Output = Result<Option<Account>, Error>> + Send;
+
+    /// Counts a tenant's books, all at one moment.
+    fn summary(&self, tenant: &str) -> impl Future<Output = Result<Summary, Error>> + Send;
+
+    /// Opens an account with a balance of zero. `false` if the id is taken.
+    fn insert_account(
+        tx: &mut Self::Tx,
+        tenant: &str,
+        id: &str,
+        currency: &str,
+    ) -> impl Future<Output = Result<bool, Error>> + Send;
+
+    /// Locks up to two accounts to the end of the transaction, always in the order of their ids, and reads them. An
+    /// unknown one is missing from the answer.
+    fn lock_accounts(
+        tx: &mut Self::Tx,
+        tenant: &str,
+        one: &str,
+        other: &str,
+    ) -> impl Future<Output = Result<Vec<Account>, Error>> + Send;
+
+    /// Records a charge. `false` if the id is taken.
+    fn insert_charge(
+        tx: &mut Self::Tx,
+        tenant: &str,
+        charge: &Charge,
+    ) -> impl Future<Output = Result<bool, Error>> + Send;
+
+    /// Reads a charge.
+    fn charge(tx: &mut Self::Tx, tenant: &str, id: &str) -> impl Future<Output = Result<Option<Charge>, Error>> + Send;
+
+    /// Records a transaction under the bank's own id. `false` if the id is taken.
+    fn insert_bank_transaction(
+        tx: &mut Self::Tx,
+        tenant: &str,
+        transaction: &BankTransaction,
+    ) -> impl Future<Output = Result<bool, Error>> + Send;
+
+    /// Reads a bank transaction.
+    fn bank_transaction(
+        tx: &mut Self::Tx,
+        tenant: &str,
+        id: &str,
+    ) -> impl Future<Output = Result<Option<BankTransaction>, Error>> + Send;
+
+    /// Records a transfer. It is deferred: written in one flight with the commit, or not at all.
+    fn insert_transfer(tx: &mut Self::Tx, tenant: &str, transfer: &Transfer);
+
+    /// Moves money: one debit, one credit, and the balances of the accounts on either side. It is deferred: written in
+    /// one flight with the commit, or not at all. The caller has locked the accounts and knows that their balances stay
+    /// within bounds; if it is wrong, the database refuses and everything is rolled back.
+    fn post(tx: &mut Self::Tx, tenant: &str, movement: &Movement<'_>);
+}
+
+/// An account of a tenant.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Account {
+    /// Chosen by the client.
+    pub id: String,
+    /// Three upper-case letters.
+    pub currency: String,
+    /// In minor units, never below zero.
+    pub balance: i64,
+}
+
+/// Money taken from a card and credited to an account.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Charge {
+    /// Derived from the execution, or chosen by the client.
+    pub id: String,
+    /// The account that was credited.
+    pub account: String,
+    /// In minor units.
+    pub amount: i64,
+    /// The account's currency.
+    pub currency: String,
+    /// Always `captured`.
+    pub status: &'static str,
+}
+
+/// Money moved between two accounts of a tenant.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Transfer {
+    /// Derived from the execution.
+    pub id: String,
+    /// The account that was debited.
+    pub from: String,
+    /// The account that was credited.
+    pub to: String,
+    /// In minor units.
+    pub amount: i64,
+    /// The currency of both accounts.
+    pub currency: String,
+}
+
+/// Money that arrived at the bank.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct BankTransaction {
+    /// The bank's own id.
+    pub transaction_id: String,
+    /// The account that was credited.
+    pub account: String,
+    /// In minor units.
+    pub amount: i64,
+}
+
+/// What a tenant's books hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Summary {
+    /// How many charges.
+    pub charges: i64,
+    /// How many transfers.
+    pub transfers: i64,
+    /// How many entries: two for every charge, transfer and bank transaction.
+    pub entries: i64,
+    /// The sum over all entries. Anything but zero means that the books are broken.
+    pub sum: i128,
+}
+
+/// One movement of money.
+#[derive(Debug, Clone, Copy)]
+pub struct Movement<'a> {
+    /// `charge`, `transfer` or `bank`.
+    pub kind: &'static str,
+    /// The id of what moved the money.
+    pub reference: &'a str,
+    /// Who is debited.
+    pub from: Party<'a>,
+    /// Who is credited.
+    pub to: Party<'a>,
+    /// In minor units, above zero.
+    pub amount: i64,
+    /// The currency of both sides.
+    pub currency: &'a str,
+}
+
+/// One side of a movement.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Party<'a> {
+    /// An account of the tenant.
+    Account(&'a str),
+    /// The outside that cards are charged at.
+    Card,
+    /// The outside that bank transactions come from.
+    Bank,
+}
+
+impl<'a> Party<'a> {
+    /// What the entry is written on.
+    pub fn name(self) -> &'a str {
+        match self {
+            Party::Account(id) => id,
+            Party::Card => "card",
+            Party::Bank => "bank",
+        }
+    }
+
+    /// Whether it is outside, so that it has no balance here.
+    pub fn external(self) -> bool {
+        !matches!(self, Party::Account(_))
+    }
+}
+
+impl Movement<'_> {
+    /// By how much each account's balance changes.
+    pub(crate) fn balance_changes(&self) -> impl Iterator<Item = (&str, i64)> {
+        [(self.from, -self.amount), (self.to, self.amount)]
+            .into_iter()
+            .filter(|(party, _)| !party.external())
+            .map(|(party, change)| (party.name(), change))
+    }
+}

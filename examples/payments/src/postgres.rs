@@ -1,0 +1,141 @@
+//! The books on PostgreSQL.
+
+use semel::Error;
+use semel_postgres::tokio_postgres::types::Type;
+use semel_postgres::tokio_postgres::{self, Row};
+use semel_postgres::{Deferred, Postgres, Tx};
+
+use crate::ledger::{Account, BankTransaction, Charge, Ledger, Movement, Summary, Transfer};
+
+impl Ledger for Postgres {
+    async fn install(&self) -> Result<(), Error> {
+        let client = self.client().await?;
+        client.batch_execute(include_str!("../sql/postgres/schema.sql")).await.map_err(failed)
+    }
+
+    async fn transaction(&self) -> Result<Tx, Error> {
+        self.begin().await
+    }
+
+    async fn commit(tx: Tx) -> Result<(), Error> {
+        tx.commit().await
+    }
+
+    async fn find_account(&self, tenant: &str, id: &str) -> Result<Option<Account>, Error> {
+        let sql = include_str!("../sql/postgres/account_find.sql");
+        let rows = self.client().await?.query_typed(sql, &[(&tenant, Type::TEXT), (&id, Type::TEXT)]).await;
+        rows.map_err(unread)?.first().map(account).transpose()
+    }
+
+    async fn summary(&self, tenant: &str) -> Result<Summary, Error> {
+        let sql = include_str!("../sql/postgres/summary.sql");
+        let rows = self.client().await?.query_typed(sql, &[(&tenant, Type::TEXT)]).await.map_err(unread)?;
+        let [row] = rows.as_slice() else { return Err(Error::RowCount("the summary is one row".to_owned())) };
+        let sum: String = row.try_get("sum").map_err(failed)?;
+        Ok(Summary {
+            charges: row.try_get("charges").map_err(failed)?,
+            transfers: row.try_get("transfers").map_err(failed)?,
+            entries: row.try_get("entries").map_err(failed)?,
+            sum: sum.parse().map_err(|error: std::num::ParseIntError| Error::Statement(error.into()))?,
+        })
+    }
+
+    async fn insert_account(tx: &mut Tx, tenant: &str, id: &str, currency: &str) -> Result<bool, Error> {
+        let sql = include_str!("../sql/postgres/account_insert.sql");
+        Ok(tx.execute(sql, &[&tenant, &id, &currency]).await? == 1)
+    }
+
+    async fn lock_accounts(tx: &mut Tx, tenant: &str, one: &str, other: &str) -> Result<Vec<Account>, Error> {
+        let sql = include_str!("../sql/postgres/accounts_lock.sql");
+        tx.query(sql, &[&tenant, &one, &other]).await?.iter().map(account).collect()
+    }
+
+    async fn insert_charge(tx: &mut Tx, tenant: &str, charge: &Charge) -> Result<bool, Error> {
+        let sql = include_str!("../sql/postgres/charge_insert.sql");
+        let Charge { id, account, amount, currency, .. } = charge;
+        Ok(tx.execute(sql, &[&tenant, id, account, amount, currency]).await? == 1)
+    }
+
+    async fn charge(tx: &mut Tx, tenant: &str, id: &str) -> Result<Option<Charge>, Error> {
+        let row = tx.query_opt(include_str!("../sql/postgres/charge_find.sql"), &[&tenant, &id]).await?;
+        row.as_ref().map(charge).transpose()
+    }
+
+    async fn insert_bank_transaction(tx: &mut Tx, tenant: &str, received: &BankTransaction) -> Result<bool, Error> {
+        let sql = include_str!("../sql/postgres/bank_insert.sql");
+        let BankTransaction { transaction_id, account, amount } = received;
+        Ok(tx.execute(sql, &[&tenant, transaction_id, account, amount]).await? == 1)
+    }
+
+    async fn bank_transaction(tx: &mut Tx, tenant: &str, id: &str) -> Result<Option<BankTransaction>, Error> {
+        let row = tx.query_opt(include_str!("../sql/postgres/bank_find.sql"), &[&tenant, &id]).await?;
+        row.as_ref().map(bank_transaction).transpose()
+    }
+
+    fn insert_transfer(tx: &mut Tx, tenant: &str, transfer: &Transfer) {
+        let insert = Deferred::expecting(1, include_str!("../sql/postgres/transfer_insert.sql"))
+            .bind(tenant.to_owned())
+            .bind(transfer.id.clone())
+            .bind(transfer.from.clone())
+            .bind(transfer.to.clone())
+            .bind(transfer.amount)
+            .bind(transfer.currency.clone());
+        tx.defer(insert);
+    }
+
+    fn post(tx: &mut Tx, tenant: &str, movement: &Movement<'_>) {
+        let entries = Deferred::expecting(2, include_str!("../sql/postgres/entries_insert.sql"))
+            .bind(tenant.to_owned())
+            .bind(movement.kind)
+            .bind(movement.reference.to_owned())
+            .bind(movement.from.name().to_owned())
+            .bind(movement.from.external())
+            .bind(movement.amount)
+            .bind(movement.currency.to_owned())
+            .bind(movement.to.name().to_owned())
+            .bind(movement.to.external());
+        tx.defer(entries);
+        for (id, change) in movement.balance_changes() {
+            let update = Deferred::expecting(1, include_str!("../sql/postgres/balance_update.sql"))
+                .bind(tenant.to_owned())
+                .bind(id.to_owned())
+                .bind(change);
+            tx.defer(update);
+        }
+    }
+}
+
+fn account(row: &Row) -> Result<Account, Error> {
+    Ok(Account {
+        id: row.try_get("id").map_err(failed)?,
+        currency: row.try_get("currency").map_err(failed)?,
+        balance: row.try_get("balance").map_err(failed)?,
+    })
+}
+
+fn charge(row: &Row) -> Result<Charge, Error> {
+    Ok(Charge {
+        id: row.try_get("id").map_err(failed)?,
+        account: row.try_get("account").map_err(failed)?,
+        amount: row.try_get("amount").map_err(failed)?,
+        currency: row.try_get("currency").map_err(failed)?,
+        status: "captured",
+    })
+}
+
+fn bank_transaction(row: &Row) -> Result<BankTransaction, Error> {
+    Ok(BankTransaction {
+        transaction_id: row.try_get("transaction_id").map_err(failed)?,
+        account: row.try_get("account").map_err(failed)?,
+        amount: row.try_get("amount").map_err(failed)?,
+    })
+}
+
+fn failed(error: tokio_postgres::Error) -> Error {
+    Error::Statement(error.into())
+}
+
+/// A read of ours has no input that could make it fail, so it is the database that cannot be asked now.
+fn unread(error: tokio_postgres::Error) -> Error {
+    Error::Unavailable(error.into())
+}

@@ -1,0 +1,162 @@
+//! What a request carries, taken apart so that every refusal is a problem with its own code.
+
+use axum::extract::{FromRequest, FromRequestParts, Path, Request};
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, StatusCode, header};
+use bytes::Bytes;
+use semel_tower::Problem;
+use semel_tower::code::Code;
+use serde::de::DeserializeOwned;
+use serde_json::error::Category;
+use serde_json::value::RawValue;
+
+use crate::code;
+use crate::ledger::MAX_AMOUNT;
+use crate::problem::problem;
+
+/// How much of a parser's message is told, so that a hostile member name does not fill the answer.
+const MAX_DETAIL_CHARACTERS: usize = 200;
+
+/// A JSON body. Refused before any statement runs, so a keyed request with a bad body leaves its key new.
+#[derive(Debug)]
+pub(crate) struct Json<T>(pub(crate) T);
+
+impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Json<T> {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, state: &S) -> Result<Json<T>, Problem> {
+        if !is_json(request.headers()) {
+            let detail = "Send the body as `Content-Type: application/json`.";
+            return Err(problem(&code::CONTENT_TYPE_UNSUPPORTED, detail));
+        }
+        let body = Bytes::from_request(request, state).await.map_err(|rejection| match rejection.status() {
+            StatusCode::PAYLOAD_TOO_LARGE => {
+                problem(&semel_tower::code::BODY_TOO_LARGE, "The body is larger than this service takes.")
+            }
+            _ => problem(&code::JSON_INVALID, "The body could not be read to its end."),
+        })?;
+        serde_json::from_slice(&body).map(Json).map_err(|error| {
+            let message: String = error.to_string().chars().take(MAX_DETAIL_CHARACTERS).collect();
+            match error.classify() {
+                Category::Data => problem(&code::BODY_INVALID, format!("The body is refused: {message}")),
+                _ => problem(&code::JSON_INVALID, format!("The body is not JSON: {message}")),
+            }
+        })
+    }
+}
+
+fn is_json(headers: &HeaderMap) -> bool {
+    let Some(value) = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()) else { return false };
+    let essence = value.split(';').next().unwrap_or_default().trim();
+    essence.eq_ignore_ascii_case("application/json")
+        || essence.get(..12).is_some_and(|start| start.eq_ignore_ascii_case("application/"))
+            && essence.get(essence.len() - 5..).is_some_and(|end| end.eq_ignore_ascii_case("+json"))
+}
+
+/// The id in the path, not yet checked.
+#[derive(Debug)]
+pub(crate) struct PathId(pub(crate) String);
+
+impl<S: Send + Sync> FromRequestParts<S> for PathId {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<PathId, Problem> {
+        match Path::<String>::from_request_parts(parts, state).await {
+            Ok(Path(id)) => Ok(PathId(id)),
+            Err(_) => Err(problem(&code::NOT_FOUND, "The path is not valid UTF-8.")),
+        }
+    }
+}
+
+/// Checks the id of an account or a charge; `code` names which.
+pub(crate) fn id(code: &Code, text: String) -> Result<String, Problem> {
+    let allowed = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'.' | b'-');
+    if (1..=64).contains(&text.len()) && text.bytes().all(allowed) {
+        return Ok(text);
+    }
+    let detail = "An id has 1 to 64 characters out of A-Z a-z 0-9 _ . - and this one does not.";
+    Err(problem(code, detail))
+}
+
+/// Checks the id of an account.
+pub(crate) fn account_id(text: String) -> Result<String, Problem> {
+    id(&code::ACCOUNT_INVALID, text)
+}
+
+/// Checks the id that a bank gave a transaction.
+pub(crate) fn transaction_id(text: String) -> Result<String, Problem> {
+    if (1..=255).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_graphic()) {
+        return Ok(text);
+    }
+    let detail = "`transaction_id` must be 1 to 255 visible ASCII characters.";
+    Err(problem(&code::TRANSACTION_ID_INVALID, detail))
+}
+
+/// Checks a currency.
+pub(crate) fn currency(text: String) -> Result<String, Problem> {
+    if text.len() == 3 && text.bytes().all(|b| b.is_ascii_uppercase()) {
+        return Ok(text);
+    }
+    let detail = "`currency` must be three upper-case letters, such as EUR.";
+    Err(problem(&code::CURRENCY_INVALID, detail))
+}
+
+/// Checks an amount as it was written. It is read from the literal because a parsed number may have been rounded.
+pub(crate) fn amount(literal: &RawValue) -> Result<i64, Problem> {
+    let text = literal.get();
+    let wrong = match text.as_bytes() {
+        [b'-', ..] => "it is negative",
+        [b'"', ..] => "it is a string",
+        [b'{' | b'[' | b't' | b'f' | b'n', ..] => "it is not a number",
+        digits if !digits.iter().all(u8::is_ascii_digit) => "it has a fraction or an exponent",
+        _ => match text.parse::<i64>() {
+            Ok(0) => "it is zero",
+            Ok(amount) if amount <= MAX_AMOUNT => return Ok(amount),
+            _ => "it is too large",
+        },
+    };
+    let detail = format!("`amount` must be a whole number of minor units between 1 and {MAX_AMOUNT}, but {wrong}.");
+    Err(problem(&code::AMOUNT_INVALID, detail))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(literal: &str) -> Option<i64> {
+        amount(&serde_json::from_str::<Box<RawValue>>(literal).unwrap()).ok()
+    }
+
+    #[test]
+    fn an_amount_is_a_whole_number_between_1_and_2_to_the_53() {
+        assert_eq!(read("1"), Some(1));
+        assert_eq!(read("9007199254740992"), Some(MAX_AMOUNT));
+        for refused in
+            ["0", "-0", "-1", "1.0", "1.5", "1e3", "9007199254740993", "1e400", "\"1\"", "null", "true", "[1]", "{}"]
+        {
+            assert_eq!(read(refused), None, "{refused}");
+        }
+        assert_eq!(read(&"9".repeat(10_000)), None);
+    }
+
+    #[test]
+    fn an_id_cannot_leave_its_alphabet() {
+        for allowed in ["a", "A-1_b.c", &"x".repeat(64)] {
+            assert!(account_id(allowed.to_owned()).is_ok(), "{allowed}");
+        }
+        for refused in ["", "a b", "a/b", "external:card", "é", "a\0", &"x".repeat(65)] {
+            assert!(account_id(refused.to_owned()).is_err(), "{refused:?}");
+        }
+    }
+
+    #[test]
+    fn only_json_is_read_as_json() {
+        let with = |value: &str| {
+            let mut headers = HeaderMap::new();
+            headers.insert(header::CONTENT_TYPE, value.parse().unwrap());
+            is_json(&headers)
+        };
+        assert!(with("application/json") && with("Application/JSON; charset=utf-8") && with("application/x+json"));
+        assert!(!with("text/plain") && !with("application/jsonp") && !with("") && !is_json(&HeaderMap::new()));
+    }
+}

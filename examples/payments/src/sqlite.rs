@@ -1,0 +1,128 @@
+//! The books on SQLite.
+
+use rusqlite::{OptionalExtension, Row};
+use semel::Error;
+use semel_sqlite::{Deferred, Sqlite, Tx};
+
+use crate::ledger::{Account, BankTransaction, Charge, Ledger, Movement, Summary, Transfer};
+
+impl Ledger for Sqlite {
+    async fn install(&self) -> Result<(), Error> {
+        let mut tx = self.begin().await?;
+        for statement in include_str!("../sql/sqlite/schema.sql").split_inclusive(";\n") {
+            tx.execute(statement, ()).await?;
+        }
+        tx.commit().await
+    }
+
+    async fn transaction(&self) -> Result<Tx, Error> {
+        self.begin().await
+    }
+
+    async fn commit(tx: Tx) -> Result<(), Error> {
+        tx.commit().await
+    }
+
+    async fn find_account(&self, tenant: &str, id: &str) -> Result<Option<Account>, Error> {
+        let sql = include_str!("../sql/sqlite/account_find.sql");
+        self.read(|connection| connection.prepare_cached(sql)?.query_row((tenant, id), account).optional()).await
+    }
+
+    async fn summary(&self, tenant: &str) -> Result<Summary, Error> {
+        let sql = include_str!("../sql/sqlite/summary.sql");
+        self.read(|connection| connection.prepare_cached(sql)?.query_row((tenant,), summary)).await
+    }
+
+    async fn insert_account(tx: &mut Tx, tenant: &str, id: &str, currency: &str) -> Result<bool, Error> {
+        let sql = include_str!("../sql/sqlite/account_insert.sql");
+        Ok(tx.execute(sql, (tenant, id, currency)).await? == 1)
+    }
+
+    async fn lock_accounts(tx: &mut Tx, tenant: &str, one: &str, other: &str) -> Result<Vec<Account>, Error> {
+        tx.query_all(include_str!("../sql/sqlite/accounts_lock.sql"), (tenant, one, other), account).await
+    }
+
+    async fn insert_charge(tx: &mut Tx, tenant: &str, charge: &Charge) -> Result<bool, Error> {
+        let sql = include_str!("../sql/sqlite/charge_insert.sql");
+        let Charge { id, account, amount, currency, .. } = charge;
+        Ok(tx.execute(sql, (tenant, id, account, amount, currency)).await? == 1)
+    }
+
+    async fn charge(tx: &mut Tx, tenant: &str, id: &str) -> Result<Option<Charge>, Error> {
+        tx.query_opt(include_str!("../sql/sqlite/charge_find.sql"), (tenant, id), charge).await
+    }
+
+    async fn insert_bank_transaction(tx: &mut Tx, tenant: &str, received: &BankTransaction) -> Result<bool, Error> {
+        let sql = include_str!("../sql/sqlite/bank_insert.sql");
+        let BankTransaction { transaction_id, account, amount } = received;
+        Ok(tx.execute(sql, (tenant, transaction_id, account, amount)).await? == 1)
+    }
+
+    async fn bank_transaction(tx: &mut Tx, tenant: &str, id: &str) -> Result<Option<BankTransaction>, Error> {
+        tx.query_opt(include_str!("../sql/sqlite/bank_find.sql"), (tenant, id), bank_transaction).await
+    }
+
+    fn insert_transfer(tx: &mut Tx, tenant: &str, transfer: &Transfer) {
+        let insert = Deferred::expecting(1, include_str!("../sql/sqlite/transfer_insert.sql"))
+            .bind(tenant.to_owned())
+            .bind(transfer.id.clone())
+            .bind(transfer.from.clone())
+            .bind(transfer.to.clone())
+            .bind(transfer.amount)
+            .bind(transfer.currency.clone());
+        tx.defer(insert);
+    }
+
+    fn post(tx: &mut Tx, tenant: &str, movement: &Movement<'_>) {
+        let entries = Deferred::expecting(2, include_str!("../sql/sqlite/entries_insert.sql"))
+            .bind(tenant.to_owned())
+            .bind(movement.kind.to_owned())
+            .bind(movement.reference.to_owned())
+            .bind(movement.from.name().to_owned())
+            .bind(movement.from.external())
+            .bind(movement.amount)
+            .bind(movement.currency.to_owned())
+            .bind(movement.to.name().to_owned())
+            .bind(movement.to.external());
+        tx.defer(entries);
+        for (id, change) in movement.balance_changes() {
+            let update = Deferred::expecting(1, include_str!("../sql/sqlite/balance_update.sql"))
+                .bind(tenant.to_owned())
+                .bind(id.to_owned())
+                .bind(change);
+            tx.defer(update);
+        }
+    }
+}
+
+fn account(row: &Row<'_>) -> rusqlite::Result<Account> {
+    Ok(Account { id: row.get("id")?, currency: row.get("currency")?, balance: row.get("balance")? })
+}
+
+fn charge(row: &Row<'_>) -> rusqlite::Result<Charge> {
+    Ok(Charge {
+        id: row.get("id")?,
+        account: row.get("account")?,
+        amount: row.get("amount")?,
+        currency: row.get("currency")?,
+        status: "captured",
+    })
+}
+
+fn bank_transaction(row: &Row<'_>) -> rusqlite::Result<BankTransaction> {
+    Ok(BankTransaction {
+        transaction_id: row.get("transaction_id")?,
+        account: row.get("account")?,
+        amount: row.get("amount")?,
+    })
+}
+
+fn summary(row: &Row<'_>) -> rusqlite::Result<Summary> {
+    let (upper, lower): (i64, i64) = (row.get("upper_sum")?, row.get("lower_sum")?);
+    Ok(Summary {
+        charges: row.get("charges")?,
+        transfers: row.get("transfers")?,
+        entries: row.get("entries")?,
+        sum: (i128::from(upper) << 32) + i128::from(lower),
+    })
+}

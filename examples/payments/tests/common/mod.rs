@@ -1,0 +1,222 @@
+//! The service over real HTTP, on either store.
+#![allow(dead_code, unused_macros, clippy::unwrap_used, missing_docs, unreachable_pub)]
+
+use std::time::Duration;
+
+use reqwest::{Client, Method, StatusCode};
+use semel::Semel;
+use semel_payments::{Ledger, Options};
+use semel_postgres::Postgres;
+use semel_sqlite::Sqlite;
+use semel_testkit::database::{TempDatabase, TempFile, sqlite_path};
+use serde_json::{Value, json};
+use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
+
+/// Makes a test of each named function on each store.
+macro_rules! on_both_stores {
+    ($($name:ident),* $(,)?) => {
+        mod on_postgres {
+            $(#[tokio::test(flavor = "multi_thread")]
+            async fn $name() {
+                super::$name(crate::common::App::on_postgres().await).await;
+            })*
+        }
+
+        mod on_sqlite {
+            $(#[tokio::test(flavor = "multi_thread")]
+            async fn $name() {
+                super::$name(crate::common::App::on_sqlite().await).await;
+            })*
+        }
+    };
+}
+#[allow(unused_imports)]
+pub(crate) use on_both_stores;
+
+pub struct App {
+    pub url: String,
+    http: Client,
+    server: JoinHandle<()>,
+    database: Database,
+}
+
+enum Database {
+    Nowhere,
+    Postgres(TempDatabase),
+    Sqlite(TempFile),
+}
+
+/// An answer, read to its end.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Answer {
+    pub status: u16,
+    pub replayed: bool,
+    pub content_type: String,
+    pub body: Vec<u8>,
+    pub headers: reqwest::header::HeaderMap,
+}
+
+impl Answer {
+    pub fn json(&self) -> Value {
+        serde_json::from_slice(&self.body).unwrap_or_else(|_| panic!("not JSON: {self:?}"))
+    }
+
+    /// Asserts that this is a problem with this status and code, and well formed.
+    #[track_caller]
+    pub fn is_problem(&self, status: u16, code: &str) {
+        assert_eq!(self.content_type, "application/problem+json", "{self:?}");
+        let body = self.json();
+        assert_eq!((self.status, body["code"].as_str()), (status, Some(code)), "{body}");
+        assert_eq!(body["type"], format!("urn:semel:problem:{code}"));
+        assert_eq!(body["status"], status);
+        assert!(body["detail"].as_str().is_some_and(|detail| !detail.is_empty()), "{body}");
+    }
+
+    #[track_caller]
+    pub fn is(&self, status: u16, body: &Value) {
+        assert_eq!((self.status, &self.json()), (status, body));
+        assert_eq!(self.content_type, "application/json");
+    }
+}
+
+impl App {
+    pub async fn on_postgres() -> App {
+        App::on_postgres_with(semel_postgres::Options::default()).await
+    }
+
+    pub async fn on_postgres_with(options: semel_postgres::Options) -> App {
+        let database = TempDatabase::create().await;
+        let store = Postgres::open(&database.url(), options).unwrap();
+        store.migrate().await.unwrap();
+        App::install_and_serve(store, Database::Postgres(database)).await
+    }
+
+    /// On a port that was free a moment ago and where nobody listens.
+    pub async fn on_unreachable_postgres() -> App {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("postgres://postgres@{}/none", listener.local_addr().unwrap());
+        drop(listener);
+        App::serve(Postgres::open(&url, semel_postgres::Options::default()).unwrap(), Database::Nowhere).await
+    }
+
+    pub async fn on_sqlite() -> App {
+        let file = sqlite_path();
+        let store = Sqlite::open(file.path(), semel_sqlite::Options::default()).await.unwrap();
+        store.migrate().await.unwrap();
+        App::install_and_serve(store, Database::Sqlite(file)).await
+    }
+
+    async fn install_and_serve<S: Ledger>(store: S, database: Database) -> App {
+        // At once and again, as several processes that start on one database do.
+        let (one, other) = tokio::join!(semel_payments::install(&store), semel_payments::install(&store));
+        one.and(other).unwrap();
+        semel_payments::install(&store).await.unwrap();
+        App::serve(store, database).await
+    }
+
+    async fn serve<S: Ledger>(store: S, database: Database) -> App {
+        let router = semel_payments::router(Semel::new(store), Options::default()).unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let server = tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
+        let http = Client::builder().timeout(Duration::from_secs(60)).build().unwrap();
+        App { url, http, server, database }
+    }
+
+    pub fn request(&self, method: Method, path: &str) -> reqwest::RequestBuilder {
+        self.http.request(method, format!("{}{path}", self.url))
+    }
+
+    pub async fn send(request: reqwest::RequestBuilder) -> Answer {
+        let response = request.send().await.unwrap();
+        let headers = response.headers().clone();
+        let text = |name: &str| headers.get(name).map(|value| value.to_str().unwrap().to_owned()).unwrap_or_default();
+        Answer {
+            status: response.status().as_u16(),
+            replayed: text("idempotent-replayed") == "true",
+            content_type: text("content-type"),
+            body: response.bytes().await.unwrap().to_vec(),
+            headers,
+        }
+    }
+
+    pub async fn get_as(&self, token: &str, path: &str) -> Answer {
+        App::send(self.request(Method::GET, path).bearer_auth(token)).await
+    }
+
+    pub async fn put_as(&self, token: &str, path: &str, body: Value) -> Answer {
+        App::send(self.request(Method::PUT, path).bearer_auth(token).json(&body)).await
+    }
+
+    pub async fn post_as(&self, token: &str, path: &str, key: &str, body: Value) -> Answer {
+        let request = self.request(Method::POST, path).bearer_auth(token).header("Idempotency-Key", key);
+        App::send(request.json(&body)).await
+    }
+
+    pub async fn get(&self, path: &str) -> Answer {
+        self.get_as("demo-a1", path).await
+    }
+
+    pub async fn put(&self, path: &str, body: Value) -> Answer {
+        self.put_as("demo-a1", path, body).await
+    }
+
+    pub async fn post(&self, path: &str, key: &str, body: Value) -> Answer {
+        self.post_as("demo-a1", path, key, body).await
+    }
+
+    /// The bank's webhook: no idempotency key.
+    pub async fn webhook(&self, body: Value) -> Answer {
+        App::send(self.request(Method::POST, "/webhooks/bank").bearer_auth("demo-a1").json(&body)).await
+    }
+
+    /// Opens an account of tenant `a` in EUR with this balance.
+    pub async fn account(&self, id: &str, balance: i64) {
+        assert_eq!(
+            self.put(&format!("/accounts/{id}"), json!({ "currency": "EUR" })).await.status,
+            StatusCode::CREATED
+        );
+        if balance > 0 {
+            let body = json!({ "account": id, "amount": balance, "currency": "EUR" });
+            assert_eq!(self.put(&format!("/charges/open-{id}"), body).await.status, StatusCode::CREATED);
+        }
+    }
+
+    pub async fn balance(&self, id: &str) -> i64 {
+        self.get(&format!("/accounts/{id}")).await.json()["balance"].as_i64().unwrap()
+    }
+
+    pub async fn summary(&self) -> Value {
+        self.get("/ledger/summary").await.json()
+    }
+
+    /// Asks the database itself, past the service.
+    pub async fn number(&self, sql: &str) -> i64 {
+        match &self.database {
+            Database::Nowhere => panic!("there is no database to ask"),
+            Database::Postgres(database) => database.connect().await.query_one(sql, &[]).await.unwrap().get(0),
+            Database::Sqlite(file) => {
+                let connection = semel_sqlite::rusqlite::Connection::open(file.path()).unwrap();
+                connection.query_row(sql, (), |row| row.get(0)).unwrap()
+            }
+        }
+    }
+
+    /// The books as the database holds them: every movement has two sides that cancel, and every balance is the sum of
+    /// its entries.
+    pub async fn books_are_right(&self) {
+        let unbalanced = "SELECT count(*) FROM (SELECT 1 FROM payments_entries GROUP BY tenant, kind, reference \
+                          HAVING sum(amount) <> 0 OR count(*) <> 2) movements";
+        assert_eq!(self.number(unbalanced).await, 0, "a movement without its other side");
+        let wrong = "SELECT count(*) FROM payments_accounts a WHERE balance <> (SELECT coalesce(sum(amount), 0) \
+                     FROM payments_entries e WHERE e.tenant = a.tenant AND e.account = a.id AND NOT e.external)";
+        assert_eq!(self.number(wrong).await, 0, "a balance that is not the sum of its entries");
+    }
+}
+
+impl Drop for App {
+    fn drop(&mut self) {
+        self.server.abort();
+    }
+}
