@@ -1,14 +1,14 @@
 //! How the store reaches its database.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use deadpool_postgres::{Manager, ManagerConfig, Pool, RecyclingMethod, Runtime};
-use rustls::RootCertStore;
 use semel::Error;
 use tokio_postgres::config::SslMode;
 use tokio_postgres::{Config, NoTls};
 use tokio_postgres_rustls::MakeRustlsConnect;
+
+use crate::tls;
 
 /// How the store uses its database.
 #[derive(Debug, Clone)]
@@ -98,10 +98,16 @@ pub(crate) fn pool(url: &str, options: &Options) -> Result<Pool, Error> {
         config.application_name("semel");
     }
     let recycling = ManagerConfig { recycling_method: RecyclingMethod::Fast };
-    let manager = if config.get_ssl_mode() == SslMode::Disable {
-        Manager::from_config(config, NoTls, recycling)
-    } else {
-        Manager::from_config(config, MakeRustlsConnect::new(tls(root_certificate.as_deref())?), recycling)
+    let manager = match config.get_ssl_mode() {
+        SslMode::Disable => Manager::from_config(config, NoTls, recycling),
+        // Without being asked, encrypt if the server can, like libpq: no certificate is checked.
+        SslMode::Prefer if root_certificate.is_none() => {
+            Manager::from_config(config, MakeRustlsConnect::new(tls::unverified()?), recycling)
+        }
+        _ => {
+            let verified = tls::verified(root_certificate.as_deref())?;
+            Manager::from_config(config, MakeRustlsConnect::new(verified), recycling)
+        }
     };
     Pool::builder(manager)
         .max_size(options.pool_size)
@@ -110,37 +116,6 @@ pub(crate) fn pool(url: &str, options: &Options) -> Result<Pool, Error> {
         .runtime(Runtime::Tokio1)
         .build()
         .map_err(|error| Error::Settings(error.to_string()))
-}
-
-/// TLS that checks the server's certificate, against `sslrootcert` if given and the system's roots otherwise.
-fn tls(root_certificate: Option<&str>) -> Result<rustls::ClientConfig, Error> {
-    let mut roots = RootCertStore::empty();
-    match root_certificate {
-        Some(path) => {
-            use rustls::pki_types::{CertificateDer, pem::PemObject};
-            let bad = |problem: String| Error::Settings(format!("sslrootcert {path:?} cannot be used: {problem}"));
-            let certificates = CertificateDer::pem_file_iter(path).map_err(|error| bad(error.to_string()))?;
-            for certificate in certificates {
-                let certificate = certificate.map_err(|error| bad(error.to_string()))?;
-                roots.add(certificate).map_err(|error| bad(error.to_string()))?;
-            }
-        }
-        None => {
-            // A machine without roots can still use servers that speak no TLS, so this fails only when it is needed.
-            for certificate in rustls_native_certs::load_native_certs().certs {
-                if let Err(error) = roots.add(certificate) {
-                    tracing::debug!(%error, "a root certificate of this system was left out");
-                }
-            }
-        }
-    }
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let config = rustls::ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .map_err(|error| Error::Settings(error.to_string()))?
-        .with_root_certificates(roots)
-        .with_no_client_auth();
-    Ok(config)
 }
 
 /// Takes a parameter that the driver does not know out of a URL.

@@ -11,8 +11,7 @@ use uuid::Uuid;
 use crate::error::classify;
 use crate::store::{Granted, Postgres, interval_ms, read_claim};
 
-pub(crate) const JOIN_CLAIM: &str =
-    "SELECT outcome, execution, replaces, status, headers, body, sealed_by, retry_after_ms \
+pub(crate) const JOIN_CLAIM: &str = "SELECT outcome, execution, replaces, status, headers, body, sealed_by, retry_after_ms \
      FROM semel.claim($1, $2, $3, $4)";
 
 /// The completion of a joined transaction finds the row it may replace by itself: under the claim's lock an expired row
@@ -29,12 +28,7 @@ impl Join<Postgres> for Transaction<'_> {
         let row = self
             .query_typed_one(
                 JOIN_CLAIM,
-                &[
-                    (&tenant, Type::TEXT),
-                    (&operation, Type::TEXT),
-                    (&key, Type::TEXT),
-                    (&fingerprint, Type::BYTEA),
-                ],
+                &[(&tenant, Type::TEXT), (&operation, Type::TEXT), (&key, Type::TEXT), (&fingerprint, Type::BYTEA)],
             )
             .await
             .map_err(classify)?;

@@ -37,6 +37,7 @@ mod parameter;
 mod reap;
 mod seals;
 mod store;
+mod tls;
 mod tx;
 
 #[cfg(feature = "sqlx")]
@@ -45,7 +46,7 @@ mod sqlx;
 pub use connect::{Isolation, Options, Statements};
 pub use deferred::Deferred;
 pub use error::sql_state;
-pub use migrate::{Migration, functions, migrations};
+pub use migrate::{Migration, functions, migrations, schema_sql};
 pub use parameter::{Parameter, Typed};
 pub use store::Postgres;
 pub use tx::Tx;

@@ -37,6 +37,7 @@ const MIGRATIONS: &[Migration] = migrations![1 "0001_installation", 2 "0002_keys
 
 /// In the order of their dependencies.
 const FUNCTIONS: &[(&str, &str)] = functions![
+    "fingerprint",
     "lock_id",
     "require_first_statement",
     "require_durable_commit",
@@ -67,6 +68,24 @@ pub fn migrations() -> &'static [Migration] {
 /// The functions, by name, which are replaced whenever the schema is migrated. Run them after the steps.
 pub fn functions() -> &'static [(&'static str, &'static str)] {
     FUNCTIONS
+}
+
+/// The whole schema as one script, for people who apply it with their own tools. It records what it did, so that
+/// `semel migrate` goes on from there.
+pub fn schema_sql() -> String {
+    let mut script = format!("BEGIN;\n{PROLOGUE}");
+    for Migration { version, name, sql } in MIGRATIONS {
+        let checksum: String = Sha256::digest(sql).iter().map(|byte| format!("{byte:02x}")).collect();
+        script.push_str(&format!(
+            "\n-- {name}\n{sql}\nINSERT INTO semel.migrations (version, name, checksum) \
+             VALUES ({version}, '{name}', '\\x{checksum}');\n"
+        ));
+    }
+    for (name, sql) in FUNCTIONS {
+        script.push_str(&format!("\n-- {name}\n{sql}"));
+    }
+    script.push_str("\nCOMMIT;\n");
+    script
 }
 
 pub(crate) async fn run(store: &Postgres) -> Result<Vec<String>, Error> {

@@ -74,8 +74,7 @@ async fn select(
     limit: i64,
 ) -> Result<Vec<KeyRecord>, Error> {
     let connection = store.client().await?;
-    let rows =
-        query(&connection, &store.shared.options, LIST, &[&tenant, &operation, &key, &state, &limit]).await?;
+    let rows = query(&connection, &store.shared.options, LIST, &[&tenant, &operation, &key, &state, &limit]).await?;
     rows.iter().map(read).collect()
 }
 

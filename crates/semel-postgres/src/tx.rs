@@ -137,8 +137,7 @@ impl Tx {
 
     async fn send(&self, first: bool, sql: &str, params: &[&dyn Parameter]) -> Result<Vec<Row>, tokio_postgres::Error> {
         let Some(connection) = &self.connection else { return Ok(Vec::new()) };
-        let prepared =
-            Prepared::new(connection, self.shared.options.statements, sql, params.iter().copied()).await?;
+        let prepared = Prepared::new(connection, self.shared.options.statements, sql, params.iter().copied()).await?;
         if !first || matches!(self.holds, Holds::Nothing) {
             return prepared.query(connection).await;
         }
@@ -152,17 +151,19 @@ impl Tx {
         Ok(rows)
     }
 
-    async fn send_counting(&self, first: bool, sql: &str, params: &[&dyn Parameter]) -> Result<u64, tokio_postgres::Error> {
+    async fn send_counting(
+        &self,
+        first: bool,
+        sql: &str,
+        params: &[&dyn Parameter],
+    ) -> Result<u64, tokio_postgres::Error> {
         let Some(connection) = &self.connection else { return Ok(0) };
-        let prepared =
-            Prepared::new(connection, self.shared.options.statements, sql, params.iter().copied()).await?;
+        let prepared = Prepared::new(connection, self.shared.options.statements, sql, params.iter().copied()).await?;
         if !first || matches!(self.holds, Holds::Nothing) {
             return prepared.execute(connection).await;
         }
-        let (savepoint, count) = futures_util::join!(
-            connection.batch_execute("SAVEPOINT semel_effect"),
-            prepared.execute(connection)
-        );
+        let (savepoint, count) =
+            futures_util::join!(connection.batch_execute("SAVEPOINT semel_effect"), prepared.execute(connection));
         savepoint.and(count)
     }
 

@@ -1,28 +1,45 @@
-//! The suite that every store passes, on PostgreSQL.
+//! The suite that every store passes, on PostgreSQL: under READ COMMITTED, under SERIALIZABLE, and through pgbouncer in
+//! transaction mode.
 #![allow(clippy::unwrap_used, missing_docs)]
 
+use std::marker::PhantomData;
 use std::time::Duration;
 
 use semel::{Error, Key};
-use semel_postgres::{Deferred, Options, Postgres, Tx};
+use semel_postgres::{Deferred, Isolation, Options, Postgres, Statements, Tx};
 use semel_testkit::conformance::Harness;
 use semel_testkit::database::TempDatabase;
+use semel_testkit::pgbouncer::Bouncer;
 
-struct OnPostgres {
-    store: Postgres,
-    database: TempDatabase,
+/// How the store under test reaches its database.
+trait Setup: Send + Sync + 'static {
+    const POOLED: bool = false;
+
+    fn options() -> Options {
+        Options::default()
+    }
 }
 
-impl Harness for OnPostgres {
+struct OnPostgres<S> {
+    store: Postgres,
+    url: String,
+    database: TempDatabase,
+    _bouncer: Option<Bouncer>,
+    setup: PhantomData<S>,
+}
+
+impl<S: Setup> Harness for OnPostgres<S> {
     type Store = Postgres;
 
-    async fn create() -> OnPostgres {
+    async fn create() -> OnPostgres<S> {
         let database = TempDatabase::create().await;
-        let store = Postgres::open(&database.url(), Options::default()).unwrap();
-        store.migrate().await.unwrap();
+        Postgres::open(&database.url(), Options::default()).unwrap().migrate().await.unwrap();
         let client = database.connect().await;
         client.batch_execute("CREATE TABLE effects (label text NOT NULL)").await.unwrap();
-        OnPostgres { store, database }
+        let bouncer = S::POOLED.then(|| Bouncer::start(&database.url()).unwrap());
+        let url = bouncer.as_ref().map_or_else(|| database.url(), |bouncer| bouncer.url_for(database.name()));
+        let store = Postgres::connect(&url, S::options()).await.unwrap();
+        OnPostgres { store, url, database, _bouncer: bouncer, setup: PhantomData }
     }
 
     fn store(&self) -> &Postgres {
@@ -30,7 +47,7 @@ impl Harness for OnPostgres {
     }
 
     async fn another(&self) -> Postgres {
-        Postgres::connect(&self.database.url(), Options::default()).await.unwrap()
+        Postgres::connect(&self.url, S::options()).await.unwrap()
     }
 
     async fn insert(tx: &mut Tx, label: &str) -> Result<(), Error> {
@@ -64,11 +81,49 @@ impl Harness for OnPostgres {
     }
 }
 
-impl OnPostgres {
+impl<S> OnPostgres<S> {
     async fn number(&self, sql: &str, value: &str) -> u64 {
         let row = self.database.connect().await.query_one(sql, &[&value]).await.unwrap();
         u64::try_from(row.get::<_, i64>(0)).unwrap()
     }
 }
 
-semel_testkit::conformance_tests!(OnPostgres);
+mod read_committed {
+    use super::*;
+
+    struct ReadCommitted;
+
+    impl Setup for ReadCommitted {}
+
+    semel_testkit::conformance_tests!(OnPostgres<ReadCommitted>);
+}
+
+mod serializable {
+    use super::*;
+
+    struct Serializable;
+
+    impl Setup for Serializable {
+        fn options() -> Options {
+            Options { isolation: Isolation::Serializable, ..Options::default() }
+        }
+    }
+
+    semel_testkit::conformance_tests!(OnPostgres<Serializable>);
+}
+
+mod through_pgbouncer {
+    use super::*;
+
+    struct Pooled;
+
+    impl Setup for Pooled {
+        const POOLED: bool = true;
+
+        fn options() -> Options {
+            Options { statements: Statements::Unnamed, ..Options::default() }
+        }
+    }
+
+    semel_testkit::conformance_tests!(OnPostgres<Pooled>);
+}

@@ -72,7 +72,8 @@ impl Database {
     }
 
     /// Brings Semel's tables up to this version, and names what was applied.
-    pub(crate) async fn migrate(&self) -> Result<Vec<String>, semel::Error> {
-        with_store!(self, store => store.migrate().await)
+    pub(crate) async fn migrate(&self, url: &DatabaseUrl) -> Result<Vec<String>> {
+        let applied = with_store!(self, store => store.migrate().await);
+        applied.with_context(|| format!("cannot migrate the database {url}"))
     }
 }

@@ -3,6 +3,7 @@
 use std::io::IsTerminal;
 
 use anyhow::{Context, Result};
+use tracing::subscriber::set_global_default;
 use tracing_subscriber::EnvFilter;
 
 use crate::config::{Config, LogFormat};
@@ -13,11 +14,13 @@ pub(crate) fn start(config: &Config) -> Result<()> {
         .with_env_filter(filter(&config.log)?)
         .with_writer(std::io::stderr)
         .with_ansi(std::io::stderr().is_terminal());
-    let started = match config.log_format {
-        LogFormat::Text => lines.try_init(),
-        LogFormat::Json => lines.json().flatten_event(true).try_init(),
-    };
-    started.ok().context("logging was started twice")
+    // `init` would also take in the `log` crate's records, where the PostgreSQL driver writes each statement with its
+    // parameters: keys and bodies among them.
+    match config.log_format {
+        LogFormat::Text => set_global_default(lines.finish()),
+        LogFormat::Json => set_global_default(lines.json().flatten_event(true).finish()),
+    }
+    .context("logging was started twice")
 }
 
 /// Reads the filter of the setting `log`.

@@ -1,4 +1,5 @@
 //! The binary `semel`: a sandbox to try, roles that run beside a service, and commands for operators.
+#![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod commands;
 mod config;
@@ -11,6 +12,7 @@ mod shutdown;
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use clap::{Parser, Subcommand};
@@ -30,6 +32,9 @@ Examples:
   semel migrate --database-url postgres://db/shop    create Semel's tables in your database
   semel run --database-url postgres://db/shop        forget expired keys, beside your service
   semel keys list --tenant a --state completed       see what is remembered";
+
+/// How long threads may take to come back at the end.
+const END_WITHIN: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Parser)]
 #[command(name = "semel", version, about = ABOUT, after_help = AFTER_HELP, max_term_width = 120)]
@@ -79,13 +84,17 @@ fn start(cli: Cli) -> Result<Done> {
     };
     let config = Config::load(cli.config.as_deref(), flags)?;
     logging::start(&config)?;
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
-    runtime.context("cannot start the runtime")?.block_on(async {
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().enable_all().build().context("cannot start the runtime")?;
+    let done = runtime.block_on(async {
         match cli.command {
             Command::Sandbox(_) => sandbox::run(config).await,
             Command::Run(_) => run::run(config).await,
             Command::Migrate(arguments) => migrate::run(&config, &arguments).await,
             Command::Keys(arguments) => keys::run(&config, &arguments).await,
         }
-    })
+    });
+    // What still runs was cut off on purpose; a thread that does not come back must not hold up the end.
+    runtime.shutdown_timeout(END_WITHIN);
+    done
 }

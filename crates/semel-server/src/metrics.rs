@@ -35,6 +35,7 @@ pub(crate) const METRICS: &[(&str, Kind, &[&str], &str)] = &[
     ("semel_fenced_writes_total", Kind::Counter, &[], "Writes refused because their worker had lost its lease"),
     ("semel_keys_reaped_total", Kind::Counter, &[], "Expired keys that were deleted"),
     ("semel_reaper_failures_total", Kind::Counter, &[], "Rounds of the reaper that failed"),
+    ("semel_sqlite_commits_total", Kind::Counter, &[], "Commits of the SQLite writer; many operations may share one"),
 ];
 
 /// The outcomes of a keyed request.
@@ -100,4 +101,24 @@ pub(crate) fn start(operations: &[&'static str]) -> Result<PrometheusHandle> {
 pub(crate) fn router(handle: PrometheusHandle) -> Router {
     let render = async move || ([(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], handle.render());
     Router::new().route("/metrics", get(render))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_documentation_has_this_table() {
+        let document = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/metrics.md");
+        let document = std::fs::read_to_string(document).unwrap();
+        let (_, table) = document.split_once("| name | type | labels | meaning |\n").unwrap();
+        let documented: Vec<&str> = table.lines().skip(1).take_while(|line| line.starts_with('|')).collect();
+        let rows = METRICS.iter().map(|(name, kind, labels, meaning)| {
+            let kind = format!("{kind:?}").to_lowercase();
+            let labels: Vec<String> = labels.iter().map(|label| format!("`{label}`")).collect();
+            let labels = if labels.is_empty() { " ".to_owned() } else { format!(" {} ", labels.join(", ")) };
+            format!("| `{name}` | {kind} |{labels}| {meaning} |")
+        });
+        assert_eq!(documented, rows.collect::<Vec<_>>());
+    }
 }

@@ -1,66 +1,24 @@
-//! Joining a transaction that the caller owns.
-
-use std::fmt;
-use std::ops::Deref;
-use std::sync::Arc;
+//! Joining a transaction that the caller owns, on rusqlite.
 
 use rusqlite::Transaction;
-use semel::store::{Completion, Stored};
-use semel::{Ask, Claim, Clock, Error, Execution, Join, SystemClock};
+use semel::store::{Completion, Join, Stored};
+use semel::{Ask, Claim, Clock, Error, Execution, SystemClock};
 
 use crate::error::classify;
 use crate::key;
 use crate::probe::Standing;
+use crate::store::Sqlite;
 use crate::writer::run;
 
-/// A transaction of the caller's own connection, for [`semel::Semel::once_tx`].
+/// The claim reads in the caller's transaction and the UNIQUE constraint judges at the completion, so of two that race
+/// one cannot commit (I2). Begin with `TransactionBehavior::Immediate`: a deferred transaction whose snapshot has become
+/// old fails at its first write with [`Error::Conflict`].
 ///
-/// The caller begins and ends it, best with `TransactionBehavior::Immediate`: a deferred one whose snapshot has become
-/// old fails at its first write with [`Error::Conflict`]. After the caller's commit, effect and reply are visible
-/// together; after its rollback neither is (I1). The claim reads in this transaction and the UNIQUE constraint judges at
-/// the completion, so two that race cannot both commit (I2).
-///
-/// It dereferences to the transaction, so statements run as usual.
-pub struct Joined<'t, 'c> {
-    transaction: &'t Transaction<'c>,
-    clock: Arc<dyn Clock>,
-    expired: Option<Execution>,
-}
-
-impl<'t, 'c> Joined<'t, 'c> {
-    /// Joins a transaction. Its connection must have `foreign_keys` and `synchronous` as the caller wants them: Semel
-    /// changes nothing about a connection that is not its own.
-    pub fn new(transaction: &'t Transaction<'c>) -> Joined<'t, 'c> {
-        Joined::with_clock(transaction, Arc::new(SystemClock))
-    }
-
-    /// Joins a transaction, with another clock.
-    pub fn with_clock(transaction: &'t Transaction<'c>, clock: Arc<dyn Clock>) -> Joined<'t, 'c> {
-        Joined { transaction, clock, expired: None }
-    }
-}
-
-impl<'c> Deref for Joined<'_, 'c> {
-    type Target = Transaction<'c>;
-
-    fn deref(&self) -> &Transaction<'c> {
-        self.transaction
-    }
-}
-
-impl fmt::Debug for Joined<'_, '_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Joined").field("expired", &self.expired).finish_non_exhaustive()
-    }
-}
-
-impl Join for Joined<'_, '_> {
+/// The connection is the caller's: its `synchronous` and `foreign_keys` are left as they are.
+impl Join<Sqlite> for Transaction<'_> {
     async fn claim(&mut self, ask: &Ask) -> Result<Claim<Execution, Stored>, Error> {
-        Ok(match Standing::read(self.transaction, ask, self.clock.now_ms())? {
-            Standing::Free { expired } => {
-                self.expired = expired;
-                Claim::Fresh(Execution::mint())
-            }
+        Ok(match Standing::read(self, ask, SystemClock.now_ms())? {
+            Standing::Free { .. } => Claim::Fresh(Execution::mint()),
             Standing::Done(stored) => Claim::Replay(stored),
             Standing::Leased { remaining } => Claim::InFlight { retry_after: remaining },
             Standing::Mismatch => Claim::Mismatch,
@@ -69,15 +27,18 @@ impl Join for Joined<'_, '_> {
     }
 
     async fn savepoint(&mut self) -> Result<(), Error> {
-        run(self.transaction, "SAVEPOINT semel_effect").map_err(classify)
+        run(self, "SAVEPOINT semel_effect").map_err(classify)
     }
 
     async fn rollback_to_savepoint(&mut self) -> Result<(), Error> {
-        run(self.transaction, "ROLLBACK TO semel_effect").map_err(classify)
+        run(self, "ROLLBACK TO semel_effect").map_err(classify)
     }
 
+    /// The expired row that may be replaced is looked up again: all reads of one transaction see one snapshot, so it can
+    /// only be the one that the claim saw.
     async fn complete(&mut self, ask: &Ask, completion: &Completion) -> Result<(), Error> {
-        key::complete(self.transaction, ask, self.expired, completion, self.clock.now_ms())?;
-        run(self.transaction, "RELEASE semel_effect").map_err(classify)
+        let now_ms = SystemClock.now_ms();
+        let Standing::Free { expired } = Standing::read(self, ask, now_ms)? else { return Err(Error::Raced) };
+        key::complete(self, ask, expired, completion, now_ms)
     }
 }

@@ -102,19 +102,23 @@ impl<'l> Fence<'l> {
     pub(crate) fn complete(&self, connection: &Connection, completion: &Completion, now_ms: i64) -> Result<(), Error> {
         let stored = &completion.stored;
         let execution = self.lease.execution.as_uuid();
-        self.update(connection, COMPLETE_FENCED, (
-            self.tenant(),
-            self.operation(),
-            self.key(),
-            self.lease.epoch,
-            execution.as_bytes(),
-            state(completion),
-            stored.status,
-            &stored.headers[..],
-            &stored.body[..],
-            &stored.sealed_by,
-            now_ms.saturating_add(millis(completion.retain)),
-        ))
+        self.update(
+            connection,
+            COMPLETE_FENCED,
+            (
+                self.tenant(),
+                self.operation(),
+                self.key(),
+                self.lease.epoch,
+                execution.as_bytes(),
+                state(completion),
+                stored.status,
+                &stored.headers[..],
+                &stored.body[..],
+                &stored.sealed_by,
+                now_ms.saturating_add(millis(completion.retain)),
+            ),
+        )
     }
 
     /// Moves the recovery point.

@@ -48,8 +48,7 @@ mod writer;
 
 pub use deferred::Deferred;
 pub use error::{is_unique_violation, sqlite_error};
-pub use join::Joined;
-pub use migrate::{Migration, migrate, migrations, script};
+pub use migrate::{migrate, migrations};
 pub use options::Options;
 pub use store::Sqlite;
 pub use tx::Tx;

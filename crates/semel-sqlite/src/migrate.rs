@@ -1,6 +1,5 @@
 //! The schema, and how it gets into a file.
 
-use std::fmt::Write;
 use std::path::Path;
 use std::time::Duration;
 
@@ -14,57 +13,34 @@ use crate::error::classify;
 const MIGRATIONS_TABLE: &str = include_str!("sql/migrations.sql");
 
 const MIGRATIONS: &[Migration] =
-    &[Migration { version: 1, name: "keys", sql: include_str!("../migrations/0001_keys.sql") }];
+    &[Migration { version: 1, name: "0001_keys", sql: include_str!("../migrations/0001_keys.sql") }];
 
 /// How long a migration waits for other processes that write to the file.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// One numbered step of the schema. Steps are only ever added.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Migration {
-    /// Its number, counted from one.
-    pub version: u32,
-    /// What it is about.
-    pub name: &'static str,
-    /// Its statements.
-    pub sql: &'static str,
+/// Every migration, in order: version, name and statements. Steps are only ever added.
+pub fn migrations() -> impl Iterator<Item = (u32, &'static str, &'static str)> {
+    MIGRATIONS.iter().map(|migration| (migration.version, migration.name, migration.sql))
+}
+
+struct Migration {
+    version: u32,
+    name: &'static str,
+    sql: &'static str,
 }
 
 impl Migration {
+    /// What is recorded of the text, so that a file migrated by another text is noticed.
     fn checksum(&self) -> String {
-        Sha256::digest(self.sql).iter().fold(String::new(), |mut hex, byte| {
-            let _ = write!(hex, "{byte:02x}");
-            hex
-        })
+        Sha256::digest(self.sql).iter().fold(String::new(), |hex, byte| hex + &format!("{byte:02x}"))
     }
 }
 
-/// Every migration, in order.
-pub fn migrations() -> impl Iterator<Item = Migration> {
-    MIGRATIONS.iter().copied()
-}
-
-/// All migrations as one script, for those who apply schema changes by other means. It records what it did, so that
-/// [`migrate`] and the service see a migrated file.
-pub fn script() -> String {
-    let mut script = format!("BEGIN IMMEDIATE;\n\n{MIGRATIONS_TABLE}");
-    for migration in MIGRATIONS {
-        let (Migration { version, name, sql }, checksum) = (migration, migration.checksum());
-        let _ = write!(
-            script,
-            "\n{sql}\nINSERT INTO semel_migrations (version, name, checksum, applied_at)\n\
-             VALUES ({version}, '{name}', '{checksum}', unixepoch() * 1000);\n"
-        );
-    }
-    script.push_str("\nCOMMIT;\n");
-    script
-}
-
-/// Brings a file's schema to this version, making the file if there is none, and says which migrations that took.
+/// Brings a file's schema to this version, making the file if there is none, and names the migrations that took.
 ///
 /// All of them apply in one commit: after a crash the schema is as it was. Again, it does nothing. Several processes may
 /// call it at once; one migrates and the others find it done.
-pub async fn migrate(path: impl AsRef<Path>) -> Result<Vec<Migration>, Error> {
+pub async fn migrate(path: impl AsRef<Path>) -> Result<Vec<String>, Error> {
     let mut connection = connect::open(path.as_ref(), PATIENCE)?;
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(classify)?;
     let applied = apply(&transaction, SystemClock.now_ms())?;
@@ -73,19 +49,20 @@ pub async fn migrate(path: impl AsRef<Path>) -> Result<Vec<Migration>, Error> {
 }
 
 /// Applies what is missing, in the caller's write transaction.
-pub(crate) fn apply(connection: &Connection, now_ms: i64) -> Result<Vec<Migration>, Error> {
+pub(crate) fn apply(connection: &Connection, now_ms: i64) -> Result<Vec<String>, Error> {
     connection.execute_batch(MIGRATIONS_TABLE).map_err(classify)?;
     let recorded = recorded(connection)?;
     check_recorded(&recorded)?;
-    let missing = MIGRATIONS.iter().skip(recorded.len());
-    for migration in missing.clone() {
+    let mut applied = Vec::new();
+    for migration in MIGRATIONS.iter().skip(recorded.len()) {
         connection.execute_batch(migration.sql).map_err(classify)?;
         let row = (migration.version, migration.name, migration.checksum(), now_ms);
         connection
             .execute("INSERT INTO semel_migrations (version, name, checksum, applied_at) VALUES (?1, ?2, ?3, ?4)", row)
             .map_err(classify)?;
+        applied.push(migration.name.to_owned());
     }
-    Ok(missing.copied().collect())
+    Ok(applied)
 }
 
 /// Checks that the file has exactly this version's schema.
@@ -107,7 +84,9 @@ pub(crate) fn check(connection: &Connection) -> Result<(), Error> {
 
 /// The versions and checksums in the file, in order; none if it was never migrated.
 fn recorded(connection: &Connection) -> Result<Vec<(u32, String)>, Error> {
-    if !connection.table_exists(None, "semel_migrations").map_err(classify)? {
+    // A query, because the connection's own idea of the schema may be older than what another one has committed.
+    let exists = "SELECT EXISTS (SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = 'semel_migrations')";
+    if !connection.query_row(exists, (), |row| row.get::<_, bool>(0)).map_err(classify)? {
         return Ok(Vec::new());
     }
     let mut select =

@@ -45,7 +45,7 @@ impl Sqlite {
     }
 
     /// The row goes and the audit row comes in one commit. A key that this process runs, or that a lease runs on, is
-    /// refused; one that another process runs in mid-transaction has no row yet, and is not found.
+    /// refused; one that another process runs in mid-transaction has no row that could be evicted.
     pub(crate) async fn evict(
         &self,
         scope: &Scope,
@@ -56,13 +56,18 @@ impl Sqlite {
         check_audit(audit)?;
         let now_ms = self.now_ms();
         let judge = |connection: &Connection| {
-            let Some(found) = find(connection, scope, key, now_ms)? else { return Ok(Eviction::NotFound) };
-            let leased = found.state == KeyState::InProgress
-                && found.lease.as_ref().is_some_and(|lease| !lease.remaining.is_zero());
-            if leased || self.in_flight().runs(scope, key) {
+            if self.in_flight().runs(scope, key) {
                 return Ok(Eviction::InFlight);
             }
-            Ok(Eviction::Evicted(Box::new(found)))
+            Ok(match find(connection, scope, key, now_ms)? {
+                None => Eviction::NotFound,
+                Some(KeyRecord { state: KeyState::InProgress, lease: Some(lease), .. })
+                    if !lease.remaining.is_zero() =>
+                {
+                    Eviction::InFlight
+                }
+                Some(found) => Eviction::Evicted(Box::new(found)),
+            })
         };
         let judged = self.readers().read(judge).await?;
         if dry_run || !matches!(judged, Eviction::Evicted(_)) {
@@ -74,8 +79,7 @@ impl Sqlite {
                 let run = found.execution.as_uuid();
                 let (tenant, operation, key) = (scope.tenant(), scope.operation(), key.as_str());
                 connection.execute(EVICT_KEY, (tenant, operation, key, run.as_bytes())).map_err(classify)?;
-                let audit =
-                    (now_ms, &audit.actor, "keys.evict", tenant, operation, key, run.as_bytes(), &audit.reason);
+                let audit = (now_ms, &audit.actor, "keys.evict", tenant, operation, key, run.as_bytes(), &audit.reason);
                 connection.execute(AUDIT, audit).map_err(classify)?;
             }
             Ok(judged)

@@ -19,6 +19,9 @@ pub struct Options {
     pub retry_after: Duration,
     /// The most operations that share one commit.
     pub group_limit: usize,
+    /// How old a group may get before the next operation goes into a new one. Under load this bounds how long a finished
+    /// operation waits for others to join.
+    pub group_age: Duration,
     /// How long to wait for another process that holds the file's write lock.
     pub busy_timeout: Duration,
 }
@@ -49,6 +52,7 @@ impl Default for Options {
             clock: Arc::new(SystemClock),
             retry_after: Duration::from_secs(1),
             group_limit: 256,
+            group_age: Duration::from_millis(10),
             busy_timeout: Duration::from_secs(5),
         }
     }
@@ -61,6 +65,7 @@ impl fmt::Debug for Options {
             .field("readers", &self.readers)
             .field("retry_after", &self.retry_after)
             .field("group_limit", &self.group_limit)
+            .field("group_age", &self.group_age)
             .field("busy_timeout", &self.busy_timeout)
             .finish_non_exhaustive()
     }

@@ -87,9 +87,6 @@ pub(crate) fn execution(row: &Row<'_>, column: usize) -> rusqlite::Result<Execut
 }
 
 /// A column whose content this crate would not have written.
-pub(crate) fn unreadable(
-    column: usize,
-    error: impl std::error::Error + Send + Sync + 'static,
-) -> rusqlite::Error {
+pub(crate) fn unreadable(column: usize, error: impl std::error::Error + Send + Sync + 'static) -> rusqlite::Error {
     rusqlite::Error::FromSqlConversionFailure(column, rusqlite::types::Type::Text, Box::new(error))
 }

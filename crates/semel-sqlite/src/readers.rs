@@ -21,7 +21,12 @@ pub(crate) struct Readers {
 }
 
 impl Readers {
-    pub(crate) fn open(path: &Path, count: usize, busy_timeout: Duration, deadline: Duration) -> Result<Readers, Error> {
+    pub(crate) fn open(
+        path: &Path,
+        count: usize,
+        busy_timeout: Duration,
+        deadline: Duration,
+    ) -> Result<Readers, Error> {
         let mut idle = Vec::with_capacity(count);
         for _ in 0..count {
             let connection = connect::open(path, busy_timeout)?;

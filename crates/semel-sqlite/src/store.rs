@@ -68,16 +68,13 @@ impl Sqlite {
         Ok(Sqlite { inner: Arc::new(inner) })
     }
 
-    /// Brings the file's schema to this version and says which migrations that took. Again, it does nothing.
-    pub async fn migrate(&self) -> Result<Vec<migrate::Migration>, Error> {
+    /// Brings the file's schema to this version and names the migrations that took. Again, it does nothing.
+    pub async fn migrate(&self) -> Result<Vec<String>, Error> {
         self.transact(None, |connection| migrate::apply(connection, self.now_ms())).await
     }
 
     /// Reads what is committed, in one snapshot, beside the writer. It runs on the caller's thread, so keep it short.
-    pub async fn read<T>(
-        &self,
-        work: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send,
-    ) -> Result<T, Error> {
+    pub async fn read<T>(&self, work: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send) -> Result<T, Error> {
         let read = |connection: &Connection| {
             let snapshot = connection.unchecked_transaction()?;
             work(&snapshot)
@@ -87,8 +84,8 @@ impl Sqlite {
 
     /// Begins an ordinary transaction, without a key, on the same writer and in the same groups as keyed work. End it
     /// with [`Tx::commit`]; dropping it rolls it back. It takes its turn at its first statement.
-    pub fn begin(&self) -> Tx {
-        Tx::business(self.clone())
+    pub async fn begin(&self) -> Result<Tx, Error> {
+        Ok(Tx::business(self.clone()))
     }
 
     /// Runs `work` in an ordinary transaction, without a key, and commits it. After an error nothing of it is there.
@@ -97,7 +94,7 @@ impl Sqlite {
         E: From<Error>,
         F: AsyncFnOnce(&mut Tx) -> Result<T, E>,
     {
-        let mut tx = self.begin();
+        let mut tx = Tx::business(self.clone());
         let value = work(&mut tx).await?;
         tx.commit().await?;
         Ok(value)

@@ -57,7 +57,8 @@ impl Turn {
                 None => return Ok(()),
                 Some(busy) if Instant::now() >= ends => {
                     return Err(Error::Unavailable(
-                        format!("the database is locked by another process, which has not let go in time: {busy}").into(),
+                        format!("the database is locked by another process, which has not let go in time: {busy}")
+                            .into(),
                     ));
                 }
                 Some(_) => {

@@ -44,7 +44,10 @@ pub struct Tx {
 #[derive(Debug)]
 enum Purpose {
     /// The key was free, with the row of an expired run or none.
-    Claim { ask: Ask, expired: Option<Execution> },
+    Claim {
+        ask: Ask,
+        expired: Option<Execution>,
+    },
     Fence(Lease),
     Business,
 }
@@ -156,11 +159,7 @@ impl Tx {
     }
 
     /// Refuses statements that are not for the work to run, then runs it.
-    async fn run<T>(
-        &mut self,
-        sql: &str,
-        work: impl FnOnce(&Connection) -> rusqlite::Result<T>,
-    ) -> Result<T, Error> {
+    async fn run<T>(&mut self, sql: &str, work: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Result<T, Error> {
         statement::check(sql)?;
         self.run_checked(|connection| work(connection).map_err(classify)).await
     }
@@ -195,7 +194,12 @@ impl Tx {
             Purpose::Fence(lease) => turn.run(|connection| Fence::of(lease).check(connection)),
             Purpose::Business => Ok(()),
         };
-        self.noted(checked)
+        let checked = self.noted(checked);
+        if checked.is_err() {
+            // No statement may run in a turn whose claim or fence was not seen to hold.
+            self.turn = None;
+        }
+        checked
     }
 
     /// Keeps the key in flight for another deadline, unless it was given to somebody else because the last one passed.
@@ -218,7 +222,8 @@ impl Tx {
     /// Remembers whether an error ended the transaction, so that what is run after it is refused.
     fn noted<T>(&mut self, result: Result<T, Error>) -> Result<T, Error> {
         let Err(error) = &result else { return result };
-        self.conflicted |= matches!(error, Error::Conflict(_));
+        // A run that was overtaken may start again too: asking for the key then tells what the other one answered.
+        self.conflicted |= matches!(error, Error::Conflict(_) | Error::Raced);
         let over = match error {
             Error::Deadline => Some(Over::Deadline),
             Error::Conflict(_) => Some(Over::Conflict),

@@ -27,10 +27,6 @@ use crate::turn::{Held, Turn};
 /// The most operations that wait for a turn (I12).
 const MAX_WAITING: usize = 65_536;
 
-/// How old a group may get before the next operation goes into a new one. Under load this bounds how long a finished
-/// operation waits for others to join.
-const GROUP_AGE: Duration = Duration::from_millis(10);
-
 /// Owns the thread: when the last handle goes, the thread ends.
 #[derive(Debug)]
 pub(crate) struct Writer {
@@ -43,6 +39,7 @@ pub(crate) struct Shared {
     pub(crate) deadline: Duration,
     pub(crate) busy_timeout: Duration,
     group_limit: usize,
+    group_age: Duration,
     interrupt: InterruptHandle,
     wake: Condvar,
     commits: AtomicU64,
@@ -66,7 +63,10 @@ pub(crate) struct Queue {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Phase {
     Idle,
-    Held { turn: u64, until: Instant },
+    Held {
+        turn: u64,
+        until: Instant,
+    },
     /// The thread takes a turn back whose deadline has passed.
     Revoking,
     /// The thread ends the group.
@@ -98,6 +98,7 @@ impl Writer {
             deadline: options.deadline,
             busy_timeout: options.busy_timeout,
             group_limit: options.group_limit,
+            group_age: options.group_age,
             wake: Condvar::new(),
             commits: AtomicU64::new(0),
         });
@@ -191,7 +192,7 @@ impl Queue {
 
     fn is_full(&self, shared: &Shared) -> bool {
         let limit = if self.alone > 0 { 1 } else { shared.group_limit };
-        let aged = self.group.is_some_and(|opened| opened.elapsed() > GROUP_AGE);
+        let aged = self.group.is_some_and(|opened| opened.elapsed() > shared.group_age);
         self.pending.len() >= limit || (aged && !self.pending.is_empty())
     }
 
@@ -255,7 +256,8 @@ impl Shared {
         let mut queue = lock(&self.queue);
         queue.group = None;
         queue.alone = queue.alone.saturating_sub(1);
-        let blamed = result.as_ref().is_err_and(|error| error.sqlite_error_code() == Some(ErrorCode::ConstraintViolation));
+        let blamed =
+            result.as_ref().is_err_and(|error| error.sqlite_error_code() == Some(ErrorCode::ConstraintViolation));
         if blamed && pending.len() > 1 {
             // A deferred constraint speaks up at COMMIT only and does not say whose it was: each gets its own.
             queue.alone = pending.len();
@@ -270,7 +272,9 @@ impl Shared {
                 tell(pending, || Err(error.take().map_or(Error::Deadline, crate::error::classify)));
             }
             Err(error) if blamed => tell(pending, || {
-                Err(Error::Conflict(format!("an operation in the same group broke a deferred constraint: {error}").into()))
+                Err(Error::Conflict(
+                    format!("an operation in the same group broke a deferred constraint: {error}").into(),
+                ))
             }),
             Err(error) => tell(pending, || Err(Error::Unavailable(format!("the commit failed: {error}").into()))),
         }

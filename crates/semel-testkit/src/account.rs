@@ -63,8 +63,8 @@ impl Account {
             return Ok(elsewhere);
         }
         Err(io::Error::other(format!(
-            "the account that runs private servers reaches neither {} nor {}: set CARGO_TARGET_DIR to a directory whose \
-             parents every user may enter",
+            "the account that runs private servers reaches neither {} nor {}: set CARGO_TARGET_DIR to a directory \
+             whose parents every user may enter",
             wanted.display(),
             elsewhere.display()
         )))

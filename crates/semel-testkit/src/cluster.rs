@@ -183,9 +183,9 @@ impl Cluster {
 
     fn launch(&self) -> io::Result<()> {
         let settings = format!(
-            "listen_addresses = '127.0.0.1'\nport = {}\nunix_socket_directories = ''\nmax_connections = {MAX_CONNECTIONS}\n\
-             fsync = on\nsynchronous_commit = on\nfull_page_writes = on\nlogging_collector = off\n\
-             log_line_prefix = '%m [%p] %d '\n",
+            "listen_addresses = '127.0.0.1'\nport = {}\nunix_socket_directories = ''\n\
+             max_connections = {MAX_CONNECTIONS}\nfsync = on\nsynchronous_commit = on\nfull_page_writes = on\n\
+             logging_collector = off\nlog_line_prefix = '%m [%p] %d '\n",
             self.port
         );
         self.account.write(&self.data().join("semel.conf"), &settings)?;

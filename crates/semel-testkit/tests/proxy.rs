@@ -56,7 +56,11 @@ async fn a_session_cut_after_commit_never_sees_the_answer_and_the_server_reads_t
     assert_eq!(proxy.cuts(), 0);
     assert!(client.batch_execute("COMMIT").await.is_err());
     assert_eq!(proxy.cuts(), 1);
-    while direct.query_opt("SELECT 1 FROM pg_stat_activity WHERE pid = $1", &[&session]).await.unwrap().is_some() {}
+    let ended = async {
+        let running = "SELECT 1 FROM pg_stat_activity WHERE pid = $1";
+        while direct.query_opt(running, &[&session]).await.unwrap().is_some() {}
+    };
+    tokio::time::timeout(Duration::from_secs(30), ended).await.unwrap();
     assert_eq!(rows(&direct).await, 1);
 }
 

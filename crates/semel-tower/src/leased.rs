@@ -6,6 +6,7 @@ use std::time::Duration;
 use axum::extract::Request;
 use axum::response::{IntoResponse, Response};
 use semel::disposition::Mark;
+use semel::lease::KeepAlive;
 use semel::{Ask, Claim, Error, Finished, Lease, LeaseTerms, Next, Reply, Semel, Store, failpoint, observe};
 use tracing::Instrument;
 
@@ -68,6 +69,7 @@ async fn work<I: Inner, S: Store>(
     request.extensions_mut().insert(LeaseHandle::new(semel.clone(), lease.clone()));
     let mut alive = semel.keep_alive(&lease);
     let ran = tokio::select! {
+        biased;
         () = alive.lost() => {
             tally.set("in_flight");
             return Ok(Problem::in_flight(lease.lease_for).into_response());
@@ -76,17 +78,17 @@ async fn work<I: Inner, S: Store>(
     };
     let (parts, body, mark) = match ran {
         Ran::Answered { parts, body, mark } => (parts, body, mark),
-        Ran::Refused(response) => {
-            give_up(semel, &lease).await;
-            return Ok(response);
-        }
-        Ran::Failed(problem) => {
-            give_up(semel, &lease).await;
-            return Ok(problem.into_response());
-        }
-        Ran::Error(error) => {
-            give_up(semel, &lease).await;
-            return Err(error);
+        ran => {
+            give_up(semel, &lease, alive).await;
+            return match ran {
+                Ran::Refused(response) => {
+                    tally.refused(&response);
+                    Ok(response)
+                }
+                Ran::Failed(problem) => Ok(problem.into_response()),
+                Ran::Error(error) => Err(error),
+                Ran::Answered { .. } => unreachable!("the case stands above"),
+            };
         }
     };
     // The steps of leased work are committed already, so a 4xx is stored beside them instead of undoing them.
@@ -95,7 +97,7 @@ async fn work<I: Inner, S: Store>(
         Ok(reply) => reply,
         Err(invalid) => {
             tracing::error!(operation = tally.operation(), %invalid, "a reply cannot be stored");
-            give_up(semel, &lease).await;
+            give_up(semel, &lease, alive).await;
             let detail = format!("the reply cannot be stored: {invalid}");
             return Ok(Problem::of(&code::INTERNAL_ERROR, detail).into_response());
         }
@@ -103,7 +105,7 @@ async fn work<I: Inner, S: Store>(
     failpoint::reach(failpoint::BEFORE_COMPLETION).await;
     match complete(semel, &lease, &reply).await {
         Ok(Finished::Forgotten) => {
-            give_up(semel, &lease).await;
+            give_up(semel, &lease, alive).await;
             Ok(first_answer(parts, body))
         }
         Ok(Finished::Stored) => {
@@ -113,7 +115,7 @@ async fn work<I: Inner, S: Store>(
         }
         Err(error) => {
             if !matches!(error, Error::Fenced | Error::Ambiguous(_)) {
-                give_up(semel, &lease).await;
+                give_up(semel, &lease, alive).await;
             }
             Ok(failed(error, &mut tally))
         }
@@ -145,7 +147,9 @@ async fn complete<S: Store>(semel: &Semel<S>, lease: &Lease, reply: &Reply) -> R
 }
 
 /// Ends the lease now, so that a retry need not wait for it to run out. If that fails, it runs out by itself.
-async fn give_up<S: Store>(semel: &Semel<S>, lease: &Lease) {
+/// The renewal stops first: it would undo the release.
+async fn give_up<S: Store>(semel: &Semel<S>, lease: &Lease, alive: KeepAlive) {
+    drop(alive);
     if let Err(error) = semel.store().release(lease).await {
         let operation = lease.scope().operation();
         tracing::warn!(operation, error = &error as &dyn std::error::Error, "a lease could not be released");

@@ -24,6 +24,9 @@ pub const MAX_WAIT: Duration = Duration::from_secs(60);
 /// The shortest and the longest lease that can be configured (I12).
 pub const LEASE_BOUNDS: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(3600));
 
+/// The longest that leased work can be allowed to run (I12).
+pub const MAX_LEASED: Duration = Duration::from_secs(24 * 3600);
+
 /// Whether a route's requests need a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Requirement {
@@ -132,8 +135,8 @@ pub enum Invalid {
     /// The lease is too short or too long.
     #[error("a lease must run between {} ms and {} s, not {} ms", LEASE_BOUNDS.0.as_millis(), LEASE_BOUNDS.1.as_secs(), .0.as_millis())]
     Lease(Duration),
-    /// The handler's limit is shorter than one lease.
-    #[error("the limit on leased work is {} ms, shorter than its lease", .0.as_millis())]
+    /// Leased work could not run, or could run for ever.
+    #[error("the limit on leased work must be between 1 ms and {} s, not {} ms", MAX_LEASED.as_secs(), .0.as_millis())]
     LeaseLimit(Duration),
     /// The operation's name cannot stand in a scope.
     #[error("the operation's name cannot be used: {0}")]
@@ -291,7 +294,7 @@ impl Policy {
         if leased.lease_for < LEASE_BOUNDS.0 || leased.lease_for > LEASE_BOUNDS.1 {
             return Err(Invalid::Lease(leased.lease_for));
         }
-        if leased.limit < leased.lease_for {
+        if leased.limit < Duration::from_millis(1) || leased.limit > MAX_LEASED {
             return Err(Invalid::LeaseLimit(leased.limit));
         }
         Ok(())

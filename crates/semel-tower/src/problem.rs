@@ -38,7 +38,10 @@ pub struct Problem {
 /// In a response's extensions: whatever the route's policy says, this is not stored. It stands for a mistake in the
 /// service or a passing failure of the store, and a retry must find the key new.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct NeverStored;
+pub(crate) struct NeverStored {
+    /// Whether the store could not be asked, as the request is then counted.
+    pub(crate) unavailable: bool,
+}
 
 impl Problem {
     /// A problem with a code of the application's own. The title is the status's usual phrase, or the layer's where the
@@ -129,7 +132,8 @@ impl IntoResponse for Problem {
             headers.insert(header::RETRY_AFTER, HeaderValue::from(whole_seconds(after)));
         }
         if self.never_stored {
-            response.extensions_mut().insert(NeverStored);
+            let unavailable = self.code == code::STORE_UNAVAILABLE.code;
+            response.extensions_mut().insert(NeverStored { unavailable });
         }
         response
     }

@@ -188,7 +188,7 @@ mod tests {
         assert_eq!(mark(terminal(StatusCode::BAD_GATEWAY)), Mark::Terminal);
         assert_eq!(mark(keep(StatusCode::CONFLICT)), Mark::Keep);
         let mut mistake = StatusCode::NOT_IMPLEMENTED.into_response();
-        mistake.extensions_mut().insert(NeverStored);
+        mistake.extensions_mut().insert(NeverStored { unavailable: false });
         assert_eq!(mark(mistake), Mark::None);
     }
 }

@@ -1,6 +1,9 @@
 //! Counts each protected request once.
 
+use axum::response::Response;
 use semel::observe;
+
+use crate::problem::NeverStored;
 
 /// Counts a request when it is dropped, however it ended. A request whose client went away is dropped in the middle
 /// and counts as rolled back, which it was.
@@ -21,6 +24,13 @@ impl Tally {
 
     pub(crate) fn set(&mut self, outcome: &'static str) {
         self.outcome = Some(outcome);
+    }
+
+    /// The handler answered something that is not stored; perhaps because the store failed it.
+    pub(crate) fn refused(&mut self, response: &Response) {
+        if response.extensions().get::<NeverStored>().is_some_and(|marked| marked.unavailable) {
+            self.set("unavailable");
+        }
     }
 
     /// The request carries no key and needs none: it is not counted.

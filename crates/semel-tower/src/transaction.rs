@@ -75,7 +75,10 @@ pub(crate) async fn serve<I: Inner, S: Store>(
             match ran {
                 Ran::Error(error) => Err(error),
                 _ if conflicted => Ok(ask_again(semel, &ask, &mut tally).await),
-                Ran::Refused(response) => Ok(response),
+                Ran::Refused(response) => {
+                    tally.refused(&response);
+                    Ok(response)
+                }
                 Ran::Failed(problem) => Ok(problem.into_response()),
                 Ran::Answered { .. } => unreachable!("both cases stand above"),
             }

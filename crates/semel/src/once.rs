@@ -373,7 +373,7 @@ impl<S: Store> Semel<S> {
         };
         let stored = match &self.settings.keyring {
             None => plain,
-            Some(keyring) => keyring.seal(ask, plain).map_err(|error| StoreError::Reply(error.into()))?,
+            Some(keyring) => keyring.seal(ask, &plain).map_err(|error| StoreError::Reply(error.into()))?,
         };
         Ok(Completion { stored, keep_effect, failed, retain: self.settings.retention.keep() })
     }

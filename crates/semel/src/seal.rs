@@ -99,12 +99,12 @@ impl Keyring {
 
     /// Seals headers and body with the first key, bound to scope, key and execution so that a row cannot be swapped
     /// for another.
-    pub(crate) fn seal(&self, ask: &Ask, plain: Stored) -> Result<Stored, Error> {
+    pub(crate) fn seal(&self, ask: &Ask, plain: &Stored) -> Result<Stored, Error> {
         let key = &self.keys[0];
         let seal = |part: &'static str, bytes: &[u8]| {
             let mut nonce = [0; NONCE_BYTES];
             getrandom::fill(&mut nonce).map_err(|_| Error::NoRandomness)?;
-            let aad = bound_to(ask, &plain, part);
+            let aad = bound_to(ask, plain, part);
             let sealed = key
                 .cipher
                 .encrypt(&XNonce::from(nonce), Payload { msg: bytes, aad: &aad })
@@ -112,10 +112,11 @@ impl Keyring {
             Ok(Bytes::from([nonce.as_slice(), &sealed].concat()))
         };
         Ok(Stored {
+            execution: plain.execution,
+            status: plain.status,
             headers: seal("headers", &plain.headers)?,
             body: seal("body", &plain.body)?,
             sealed_by: Some(key.id.clone()),
-            ..plain
         })
     }
 
@@ -181,16 +182,16 @@ mod tests {
     #[test]
     fn old_replies_stay_readable_after_rotation() {
         let (old, new) = (ring(&[("k1", 1)]), ring(&[("k2", 2), ("k1", 1)]));
-        let sealed = old.seal(&ask("k"), plain()).unwrap();
+        let sealed = old.seal(&ask("k"), &plain()).unwrap();
         assert!(!sealed.body.windows(6).any(|window| window == b"secret"));
         assert_eq!(new.open(&ask("k"), &sealed).unwrap().1, "secret");
-        assert_eq!(new.seal(&ask("k"), plain()).unwrap().sealed_by.as_deref(), Some("k2"));
+        assert_eq!(new.seal(&ask("k"), &plain()).unwrap().sealed_by.as_deref(), Some("k2"));
     }
 
     #[test]
     fn a_reply_moved_to_another_row_does_not_open() {
         let ring = ring(&[("k1", 1)]);
-        let sealed = ring.seal(&ask("k"), plain()).unwrap();
+        let sealed = ring.seal(&ask("k"), &plain()).unwrap();
         assert_eq!(ring.open(&ask("other"), &sealed), Err(Error::Broken("k1".to_owned())));
         let mut swapped = sealed.clone();
         std::mem::swap(&mut swapped.headers, &mut swapped.body);
@@ -199,7 +200,7 @@ mod tests {
 
     #[test]
     fn a_missing_key_is_named() {
-        let sealed = ring(&[("k1", 1)]).seal(&ask("k"), plain()).unwrap();
+        let sealed = ring(&[("k1", 1)]).seal(&ask("k"), &plain()).unwrap();
         assert_eq!(ring(&[("k2", 2)]).open(&ask("k"), &sealed), Err(Error::Missing("k1".to_owned())));
     }
 }

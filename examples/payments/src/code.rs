@@ -1,4 +1,5 @@
-//! The problem codes that this service adds to those of the HTTP layer, in one table: documentation and tests follow it.
+//! The problem codes that this service adds to those of the HTTP layer, in one table that documentation and tests
+//! follow.
 
 use semel_tower::code::Code;
 
@@ -97,7 +98,8 @@ pub const CURRENCY_MISMATCH: Code = Code {
     code: "currency-mismatch",
     status: 422,
     title: "The currencies differ",
-    meaning: "The charge and the account, or the two accounts, have different currencies. Under a key this answer is stored.",
+    meaning: "The charge and the account, or the two accounts, have different currencies. Under a key this \
+              answer is stored.",
     what_to_do: "Use accounts of that currency, with a new key.",
 };
 
@@ -195,3 +197,17 @@ pub const ALL: &[Code] = &[
     UNAUTHORIZED,
     WEBHOOK_DIFFERS,
 ];
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[test]
+    fn no_code_means_two_things() {
+        let codes = ALL.iter().chain(semel_tower::code::ALL);
+        let distinct: HashSet<&str> = codes.clone().map(|code| code.code).collect();
+        assert_eq!(distinct.len(), codes.count());
+    }
+}

@@ -120,6 +120,7 @@ pub(crate) fn amount(literal: &RawValue) -> Result<i64, Problem> {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 

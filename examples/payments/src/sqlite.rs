@@ -1,7 +1,7 @@
 //! The books on SQLite.
 
-use rusqlite::{OptionalExtension, Row};
 use semel::Error;
+use semel_sqlite::rusqlite::{self, OptionalExtension, Row};
 use semel_sqlite::{Deferred, Sqlite, Tx};
 
 use crate::ledger::{Account, BankTransaction, Charge, Ledger, Movement, Summary, Transfer};
@@ -9,9 +9,7 @@ use crate::ledger::{Account, BankTransaction, Charge, Ledger, Movement, Summary,
 impl Ledger for Sqlite {
     async fn install(&self) -> Result<(), Error> {
         let mut tx = self.begin().await?;
-        for statement in include_str!("../sql/sqlite/schema.sql").split_inclusive(";\n") {
-            tx.execute(statement, ()).await?;
-        }
+        tx.execute_batch(include_str!("../sql/sqlite/schema.sql")).await?;
         tx.commit().await
     }
 

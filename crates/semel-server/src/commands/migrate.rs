@@ -2,7 +2,7 @@
 
 mod script;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use clap::Args;
 
 use super::{Done, print};
@@ -38,7 +38,7 @@ pub(crate) async fn run(config: &Config, arguments: &Arguments) -> Result<Done> 
         return Ok(Done::Completed);
     }
     let database = Database::open(config, Missing::Create).await?;
-    let applied = database.migrate().await.with_context(|| format!("cannot migrate {}", config.database_url))?;
+    let applied = database.migrate(&config.database_url).await?;
     for name in &applied {
         print(&format!("applied {name}\n"))?;
     }

@@ -1,9 +1,8 @@
 //! `semel run`: what works on your database beside your service.
 
-use std::pin::pin;
-
 use anyhow::{Result, ensure};
 use clap::Args;
+use semel::reaper::Reaper;
 
 use super::{Done, Usage, print};
 use crate::config::Config;
@@ -46,13 +45,20 @@ pub(crate) async fn run(config: Config) -> Result<Done> {
     };
     let every = humantime::format_duration(config.reaper.every);
     tracing::info!(database = %config.database_url, %every, batch = config.reaper.batch, "reaping expired keys");
-    let mut stopped = pin!(stop.requested());
-    with_store!(&database, store => config.reaper.run(store, &mut stopped).await);
+    reap(&database, config.reaper, stop).await;
     if let Some(served) = served {
         served.await?;
     }
     tracing::info!("stopped");
     Ok(Done::Completed)
+}
+
+/// Reaps until it is time to stop. A sweep over many keys is cut short; the batch it was in either commits or does not.
+pub(crate) async fn reap(database: &Database, reaper: Reaper, stop: Shutdown) {
+    tokio::select! {
+        () = stop.requested() => {}
+        () = async { with_store!(database, store => reaper.run(store, std::future::pending()).await) } => {}
+    }
 }
 
 fn check_roles(roles: &str) -> Result<()> {

@@ -12,6 +12,7 @@ use semel::{Semel, Settings};
 use semel_payments::{Ledger, Tokens};
 use semel_tower::Policy;
 
+use super::run::reap;
 use super::{Done, print};
 use crate::config::Config;
 use crate::config::flags::Flags;
@@ -49,8 +50,7 @@ pub(crate) async fn run(config: Config) -> Result<Done> {
     let stop = Shutdown::on_signals()?;
     let listener = serve::bind(config.listen, "listen").await?;
     let database = Database::open(&config, Missing::Create).await?;
-    let applied =
-        database.migrate().await.with_context(|| format!("cannot migrate the database {}", config.database_url))?;
+    let applied = database.migrate(&config.database_url).await?;
     if !applied.is_empty() {
         tracing::info!(migrations = applied.len(), "migrated the database");
     }
@@ -61,7 +61,7 @@ pub(crate) async fn run(config: Config) -> Result<Done> {
 
     let reaping = tokio::spawn({
         let (reaper, stop) = (config.reaper, stop.clone());
-        async move { with_store!(&database, store => reaper.run(store, stop.requested()).await) }
+        async move { reap(&database, reaper, stop).await }
     });
     print(&greeting(address, &config))?;
     tracing::info!(%address, database = %config.database_url, "serving");

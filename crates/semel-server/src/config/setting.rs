@@ -176,4 +176,19 @@ mod tests {
             }
         }
     }
+
+    #[test]
+    fn the_documentation_has_this_table() {
+        let document = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/configuration.md");
+        let document = std::fs::read_to_string(document).unwrap();
+        let (_, table) = document.split_once("| setting | variable | flag | default | meaning | accepts |\n").unwrap();
+        let documented: Vec<&str> = table.lines().skip(1).take_while(|line| line.starts_with('|')).collect();
+        let row = |setting: &Setting| {
+            let flag = setting.flag().map_or("none: it is secret".to_owned(), |flag| format!("`--{flag}`"));
+            let default = if setting.default.is_empty() { "not set" } else { &format!("`{}`", setting.default) };
+            let Setting { name, meaning, accepts, .. } = setting;
+            format!("| `{name}` | `{}` | {flag} | {default} | {meaning} | {accepts} |", setting.variable())
+        };
+        assert_eq!(documented, SETTINGS.iter().map(row).collect::<Vec<_>>());
+    }
 }

@@ -2,33 +2,34 @@
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 use reqwest::{Client, RequestBuilder, Response};
 use semel_testkit::database::{TempDatabase, TempFile, sqlite_path};
 use semel_testkit::process::Service;
 use serde_json::{Value, json};
 
-pub const SEMEL: &str = env!("CARGO_BIN_EXE_semel");
+pub(crate) const SEMEL: &str = env!("CARGO_BIN_EXE_semel");
 
 /// An empty database on either store.
-pub enum Home {
+pub(crate) enum Home {
     Sqlite(TempFile),
     Postgres(TempDatabase),
 }
 
 impl Home {
-    pub fn url(&self) -> String {
+    pub(crate) fn url(&self) -> String {
         match self {
             Home::Sqlite(file) => file.url(),
             Home::Postgres(database) => database.url(),
         }
     }
 
-    pub fn sqlite() -> Home {
+    pub(crate) fn sqlite() -> Home {
         Home::Sqlite(sqlite_path())
     }
 
-    pub async fn postgres() -> Home {
+    pub(crate) async fn postgres() -> Home {
         Home::Postgres(TempDatabase::create().await)
     }
 }
@@ -53,35 +54,35 @@ pub(crate) use on_both_stores;
 
 /// What a command left behind.
 #[derive(Debug)]
-pub struct Ended {
-    pub code: Option<i32>,
-    pub stdout: String,
-    pub stderr: String,
+pub(crate) struct Ended {
+    pub(crate) code: Option<i32>,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
 }
 
 impl Ended {
     /// Asserts success and returns stdout.
     #[track_caller]
-    pub fn succeeded(self) -> String {
+    pub(crate) fn succeeded(self) -> String {
         assert_eq!(self.code, Some(0), "{self:?}");
         self.stdout
     }
 
     /// Asserts an exit code and returns stderr.
     #[track_caller]
-    pub fn failed_with(self, code: i32) -> String {
+    pub(crate) fn failed_with(self, code: i32) -> String {
         assert_eq!(self.code, Some(code), "{self:?}");
         self.stderr
     }
 }
 
 /// Runs a command to its end, in an empty directory and without the settings of the surrounding shell.
-pub fn semel(arguments: &[&str]) -> Ended {
+pub(crate) fn semel(arguments: &[&str]) -> Ended {
     semel_with(arguments, &[], "")
 }
 
 /// Like [`semel`], with environment variables and a `semel.toml`.
-pub fn semel_with(arguments: &[&str], environment: &[(&str, &str)], file: &str) -> Ended {
+pub(crate) fn semel_with(arguments: &[&str], environment: &[(&str, &str)], file: &str) -> Ended {
     let directory = tempfile::tempdir().unwrap();
     if !file.is_empty() {
         std::fs::write(directory.path().join("semel.toml"), file).unwrap();
@@ -100,53 +101,66 @@ pub fn semel_with(arguments: &[&str], environment: &[(&str, &str)], file: &str) 
 }
 
 /// A sandbox on a free port.
-pub struct Sandbox {
-    pub service: Service,
-    pub http: Client,
+pub(crate) struct Sandbox {
+    pub(crate) service: Service,
+    pub(crate) http: Client,
 }
 
 impl Sandbox {
-    pub async fn start(home: &Home) -> Sandbox {
+    pub(crate) async fn start(home: &Home) -> Sandbox {
         Sandbox::start_with(home, &[]).await
     }
 
-    pub async fn start_with(home: &Home, environment: &[(&str, &str)]) -> Sandbox {
+    pub(crate) async fn start_with(home: &Home, environment: &[(&str, &str)]) -> Sandbox {
         let url = home.url();
         let arguments = ["sandbox", "--listen", "127.0.0.1:0", "--database-url", &url];
         Sandbox { service: Service::spawn(SEMEL, &arguments, environment).await, http: Client::new() }
     }
 
-    pub fn get(&self, path: &str) -> RequestBuilder {
+    pub(crate) fn get(&self, path: &str) -> RequestBuilder {
         self.http.get(self.service.url(path)).bearer_auth("demo-a1")
     }
 
+    /// Waits until the process has written `text`, and returns all that it has written.
+    pub(crate) async fn output_with(&self, text: &str) -> String {
+        let gives_up = Instant::now() + Duration::from_secs(60);
+        loop {
+            let output = self.service.output();
+            if output.contains(text) {
+                return output;
+            }
+            assert!(Instant::now() < gives_up, "{text:?} was not written:\n{output}");
+            tokio::task::yield_now().await;
+        }
+    }
+
     /// Opens an account in EUR.
-    pub async fn open_account(&self, id: &str) {
+    pub(crate) async fn open_account(&self, id: &str) {
         let url = self.service.url(&format!("/accounts/{id}"));
         let opened = self.http.put(url).bearer_auth("demo-a1").json(&json!({"currency": "EUR"})).send().await.unwrap();
         assert_eq!(opened.status(), 201);
     }
 
-    pub fn charge_request(&self, key: &str) -> RequestBuilder {
+    pub(crate) fn charge_request(&self, key: &str) -> RequestBuilder {
         let request = self.http.post(self.service.url("/charges")).bearer_auth("demo-a1");
         request.header("Idempotency-Key", format!("\"{key}\"")).json(&charge_body())
     }
 
-    pub async fn charge(&self, key: &str) -> Response {
+    pub(crate) async fn charge(&self, key: &str) -> Response {
         self.charge_request(key).send().await.unwrap()
     }
 
-    pub async fn balance(&self, id: &str) -> Value {
+    pub(crate) async fn balance(&self, id: &str) -> Value {
         let account: Value = self.get(&format!("/accounts/{id}")).send().await.unwrap().json().await.unwrap();
         account["balance"].clone()
     }
 }
 
-pub fn charge_body() -> Value {
+pub(crate) fn charge_body() -> Value {
     json!({"account": "alice", "amount": 500, "currency": "EUR"})
 }
 
 /// The root of the repository.
-pub fn root() -> PathBuf {
+pub(crate) fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..")
 }

@@ -23,19 +23,55 @@ async fn expired_keys_are_reaped_and_counted(home: Home) {
     assert!(sandbox.service.terminate().await.success());
 
     let url = home.url();
-    let arguments =
-        ["run", "--roles", "reaper", "--metrics-listen", "127.0.0.1:0", "--reaper-every", "10ms", "--database-url", &url];
+    let arguments = [
+        "run",
+        "--roles",
+        "reaper",
+        "--metrics-listen",
+        "127.0.0.1:0",
+        "--reaper-every",
+        "10ms",
+        "--database-url",
+        &url,
+    ];
     let mut reaper = Service::spawn(SEMEL, &arguments, &[]).await;
+    reaped(&reaper, |count| count == 3).await;
+    assert!(reaper.terminate().await.success());
+    assert_eq!(semel(&["keys", "list", "--json", "--database-url", &url]).succeeded().trim(), "[]");
+}
+
+/// Waits until the counter of reaped keys is as wanted.
+async fn reaped(service: &Service, wanted: impl Fn(u64) -> bool) {
     let gives_up = Instant::now() + Duration::from_secs(60);
     loop {
-        let metrics = reqwest::get(reaper.url("/metrics")).await.unwrap().text().await.unwrap();
-        if metrics.lines().any(|line| line == "semel_keys_reaped_total 3") {
-            break;
+        let metrics = reqwest::get(service.url("/metrics")).await.unwrap().text().await.unwrap();
+        let count = metrics.lines().find_map(|line| line.strip_prefix("semel_keys_reaped_total ")).unwrap();
+        if wanted(count.parse().unwrap()) {
+            return;
         }
         assert!(Instant::now() < gives_up, "{metrics}");
     }
+}
+
+#[tokio::test]
+async fn a_signal_does_not_wait_for_a_long_sweep() {
+    let home = Home::postgres().await;
+    let url = home.url();
+    semel(&["migrate", "--database-url", &url]).succeeded();
+    let Home::Postgres(database) = &home else { unreachable!() };
+    let client = database.connect().await;
+    let insert = "INSERT INTO semel.keys
+            (tenant, operation, key, execution, fingerprint, state, status, headers, body, created_at, expires_at)
+        SELECT 'a', 'b', n::text, gen_random_uuid(), decode(repeat('00', 33), 'hex'), 'completed', 201, '', '',
+            now() - interval '2 h', now() - interval '1 h'
+        FROM generate_series(1, 50000) AS n";
+    client.batch_execute(insert).await.unwrap();
+    let arguments = ["run", "--metrics-listen", "127.0.0.1:0", "--reaper-batch", "1", "--database-url", &url];
+    let mut reaper = Service::spawn(SEMEL, &arguments, &[]).await;
+    reaped(&reaper, |count| count > 0).await;
     assert!(reaper.terminate().await.success());
-    assert_eq!(semel(&["keys", "list", "--json", "--database-url", &url]).succeeded().trim(), "[]");
+    let left: i64 = client.query_one("SELECT count(*) FROM semel.keys", &[]).await.unwrap().get(0);
+    assert!((1..50_000).contains(&left), "{left} keys are left");
 }
 
 #[test]

@@ -22,10 +22,7 @@ pub trait Harness: Sized + Send + Sync + 'static {
     fn another(&self) -> impl Future<Output = Self::Store> + Send;
 
     /// Adds a row to `effects`, inside the transaction.
-    fn insert(
-        tx: &mut <Self::Store as Store>::Tx,
-        label: &str,
-    ) -> impl Future<Output = Result<(), Error>> + Send;
+    fn insert(tx: &mut <Self::Store as Store>::Tx, label: &str) -> impl Future<Output = Result<(), Error>> + Send;
 
     /// Defers an insert of one row to `effects` that claims to touch `rows` rows.
     fn defer(tx: &mut <Self::Store as Store>::Tx, label: &str, rows: u32);

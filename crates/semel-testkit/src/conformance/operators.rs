@@ -69,7 +69,8 @@ pub async fn an_evicted_key_runs_as_new_and_leaves_an_audit_row<H: Harness>() {
     assert_eq!(lab.harness.audits("mended by hand").await, 1);
     assert!(matches!(lab.charge(&key, 201).await.unwrap(), Outcome::Fresh(_)));
     assert_eq!(lab.effects(&key).await, 2);
-    let nothing = lab.semel.store().evict_key(&lab.scope, &Key::random(), &audit("nothing there"), false).await.unwrap();
+    let nothing =
+        lab.semel.store().evict_key(&lab.scope, &Key::random(), &audit("nothing there"), false).await.unwrap();
     assert_eq!(nothing, Eviction::NotFound);
     assert_eq!(lab.harness.audits("nothing there").await, 0);
 }

@@ -20,7 +20,8 @@ pub async fn a_4xx_after_execution_began_is_stored_without_its_effect<H: Harness
 pub async fn a_4xx_before_execution_began_is_not_stored<H: Harness>() {
     let (lab, key) = (Lab::<H>::open().await, Key::random());
     let refusal = reply(422, &key);
-    let refused = lab.semel.once(&lab.scope, &key, &lab.fingerprint, async move |_tx| Ok::<Reply, Error>(refusal.clone()));
+    let refused =
+        lab.semel.once(&lab.scope, &key, &lab.fingerprint, async move |_tx| Ok::<Reply, Error>(refusal.clone()));
     assert_eq!(refused.await.unwrap(), Outcome::Forgotten(reply(422, &key)));
     assert!(matches!(lab.charge(&key, 201).await.unwrap(), Outcome::Fresh(_)));
 }

@@ -62,7 +62,8 @@ pub(crate) struct Arguments {
 /// or a crash before it, both key and audit table are as they were.
 pub(crate) async fn run(config: &Config, arguments: &Arguments) -> Result<Done> {
     let (scope, key) = arguments.which.named()?;
-    let audit = Audit { actor: actor(arguments)?, reason: bounded("reason", &arguments.reason, MAX_REASON_BYTES)? };
+    let reason = bounded("reason", &arguments.reason, MAX_REASON_BYTES)?;
+    let audit = Audit { actor: actor(arguments)?, reason };
     let asks = !arguments.yes && !arguments.dry_run;
     ensure!(
         !asks || io::stdin().is_terminal(),

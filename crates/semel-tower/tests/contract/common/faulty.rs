@@ -183,6 +183,10 @@ impl<B: Backend> Backend for FaultyBackend<B> {
         B::act(&mut tx.inner, note).await
     }
 
+    async fn count(tx: &mut FaultyTx<<B::Store as Store>::Tx>) -> Result<(), Error> {
+        B::count(&mut tx.inner).await
+    }
+
     async fn effects(&self) -> i64 {
         self.inner.effects().await
     }

@@ -10,8 +10,8 @@ use semel_testkit::database::{TempDatabase, TempFile, sqlite_path};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 
-/// How long a break of the store may go unnoticed before a request is answered.
-const PATIENCE: Duration = Duration::from_millis(300);
+/// How long SQLite waits for a file that somebody else has locked.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 pub trait Backend: Sized + Send + Sync + 'static {
     type Store: Store;
@@ -23,6 +23,9 @@ pub trait Backend: Sized + Send + Sync + 'static {
 
     /// The effect: one row.
     fn act(tx: &mut <Self::Store as Store>::Tx, note: &str) -> impl Future<Output = Result<(), semel::Error>> + Send;
+
+    /// Reads how many effects there are, in the transaction.
+    fn count(tx: &mut <Self::Store as Store>::Tx) -> impl Future<Output = Result<(), semel::Error>> + Send;
 
     /// How many effects are committed.
     fn effects(&self) -> impl Future<Output = i64>;
@@ -59,8 +62,7 @@ impl Postgres {
         let database = TempDatabase::create().await;
         let forwarder = Forwarder::start(database.server_address()).await;
         let url = database.url_on_port(forwarder.address.port());
-        let options =
-            semel_postgres::Options { isolation, connect_timeout: PATIENCE, ..semel_postgres::Options::default() };
+        let options = semel_postgres::Options { isolation, ..semel_postgres::Options::default() };
         let store = semel_postgres::Postgres::open(&url, options).unwrap();
         store.migrate().await.unwrap();
         let looking = database.connect().await;
@@ -82,6 +84,10 @@ impl Backend for Postgres {
 
     async fn act(tx: &mut semel_postgres::Tx, note: &str) -> Result<(), semel::Error> {
         tx.execute("INSERT INTO effects (note) VALUES ($1)", &[&note]).await.map(drop)
+    }
+
+    async fn count(tx: &mut semel_postgres::Tx) -> Result<(), semel::Error> {
+        tx.query("SELECT count(*) FROM effects", &[]).await.map(drop)
     }
 
     async fn effects(&self) -> i64 {
@@ -106,8 +112,7 @@ impl Backend for Postgres {
     }
 
     async fn executions(&self) -> Vec<Vec<u8>> {
-        let rows =
-            self.looking.query("SELECT uuid_send(execution) FROM semel.keys ORDER BY key", &[]).await.unwrap();
+        let rows = self.looking.query("SELECT uuid_send(execution) FROM semel.keys ORDER BY key", &[]).await.unwrap();
         rows.iter().map(|row| row.get(0)).collect()
     }
 
@@ -142,9 +147,9 @@ impl Backend for Sqlite {
 
     async fn start() -> Sqlite {
         let file = sqlite_path();
-        semel_sqlite::migrate(file.path()).unwrap();
+        semel_sqlite::migrate(file.path()).await.unwrap();
         let options = semel_sqlite::Options { busy_timeout: PATIENCE, ..semel_sqlite::Options::default() };
-        let store = semel_sqlite::Sqlite::open(file.path(), options).unwrap();
+        let store = semel_sqlite::Sqlite::open(file.path(), options).await.unwrap();
         let looking = rusqlite::Connection::open(file.path()).unwrap();
         looking.busy_timeout(Duration::from_secs(5)).unwrap();
         looking.execute_batch("CREATE TABLE effects (note TEXT NOT NULL) STRICT").unwrap();
@@ -157,6 +162,10 @@ impl Backend for Sqlite {
 
     async fn act(tx: &mut semel_sqlite::Tx, note: &str) -> Result<(), semel::Error> {
         tx.execute("INSERT INTO effects (note) VALUES (?1)", [note]).await.map(drop)
+    }
+
+    async fn count(tx: &mut semel_sqlite::Tx) -> Result<(), semel::Error> {
+        tx.query_row("SELECT count(*) FROM effects", [], |_| Ok(())).await
     }
 
     async fn effects(&self) -> i64 {

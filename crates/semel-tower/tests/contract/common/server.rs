@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use axum::extract::Request;
+use axum::extract::{Request, State};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use http::{Method, StatusCode, header};
@@ -13,7 +13,7 @@ use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
 use super::backend::Backend;
-use super::client::{Client, Sending, client};
+use super::client::{Answer, Client, Sending, client};
 use super::handlers;
 use super::script::World;
 
@@ -41,12 +41,28 @@ impl<B: Backend> Server<B> {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let router = router.layer(middleware::from_fn(authenticate));
+        let router = router.layer(middleware::from_fn_with_state(Arc::clone(&world), watch_drops));
         let serving = tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
         Server { backend, world, address, client: client(), serving }
     }
 
     pub fn request(&self, method: Method, path: &str) -> Sending {
         Sending::new(self.client.clone(), method, format!("http://{}{path}", self.address))
+    }
+
+    /// Waits until the server has dropped a request that it had not answered.
+    pub async fn dropped(&self) {
+        self.world.dropped().subscribe().wait_for(|count| *count > 0).await.unwrap();
+    }
+
+    /// Asks for the key `k` until nobody holds it any more.
+    pub async fn post_until_settled(&self, path: &str) -> Answer {
+        loop {
+            let answer = self.post(path).key("k").send().await;
+            if answer.status != StatusCode::CONFLICT {
+                return answer;
+            }
+        }
     }
 
     pub fn post(&self, path: &str) -> Sending {
@@ -72,4 +88,20 @@ async fn authenticate(mut request: Request, next: Next) -> Response {
         }
     }
     next.run(request).await
+}
+
+/// Counts the request if it is dropped before it is answered.
+async fn watch_drops(State(world): State<Arc<World>>, request: Request, next: Next) -> Response {
+    struct Unanswered(Option<Arc<World>>);
+    impl Drop for Unanswered {
+        fn drop(&mut self) {
+            if let Some(world) = &self.0 {
+                world.dropped().send_modify(|count| *count += 1);
+            }
+        }
+    }
+    let mut unanswered = Unanswered(Some(world));
+    let response = next.run(request).await;
+    unanswered.0 = None;
+    response
 }

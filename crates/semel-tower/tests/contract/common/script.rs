@@ -8,11 +8,14 @@ use axum::Json;
 use axum::response::{IntoResponse, Response};
 use http::StatusCode;
 use serde_json::json;
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 
 /// What one run of a handler does.
 pub struct Script {
     pub acts: bool,
+    /// Where it stops before it acts.
+    pub before: Option<Hold>,
+    /// Where it stops after it has acted.
     pub hold: Option<Hold>,
     pub answer: Box<dyn FnOnce(usize) -> Response + Send>,
 }
@@ -46,7 +49,7 @@ impl Hold {
 impl Script {
     /// Acts, and answers this.
     pub fn answer(response: impl IntoResponse + Send + 'static) -> Script {
-        Script { acts: true, hold: None, answer: Box::new(move |_| response.into_response()) }
+        Script { answer: Box::new(move |_| response.into_response()), ..Script::usual() }
     }
 
     /// Answers this without having run a statement.
@@ -60,10 +63,17 @@ impl Script {
         (Script { hold: Some(hold), ..Script::usual() }, held)
     }
 
+    /// Stops with the key in flight and nothing done, then acts and answers as usual.
+    pub fn held_before_acting() -> (Script, Held) {
+        let (hold, held) = Hold::new();
+        (Script { before: Some(hold), ..Script::usual() }, held)
+    }
+
     /// Acts, and answers 201 with a body that no two runs share.
     pub fn usual() -> Script {
         Script {
             acts: true,
+            before: None,
             hold: None,
             answer: Box::new(|run| (StatusCode::CREATED, Json(json!({ "run": run }))).into_response()),
         }
@@ -78,6 +88,7 @@ pub struct World {
     unprotected: AtomicUsize,
     points: Mutex<Vec<Option<String>>>,
     seen: Mutex<Vec<String>>,
+    dropped: watch::Sender<usize>,
 }
 
 impl World {
@@ -113,6 +124,11 @@ impl World {
     /// The recovery point that each leased run started at.
     pub fn points(&self) -> Vec<Option<String>> {
         self.points.lock().unwrap().clone()
+    }
+
+    /// Counts requests whose future was dropped before it answered.
+    pub fn dropped(&self) -> &watch::Sender<usize> {
+        &self.dropped
     }
 
     pub fn note_seen(&self, what: String) {

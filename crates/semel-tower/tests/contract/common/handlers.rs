@@ -9,13 +9,14 @@ use axum::routing::{any, post};
 use axum::{Json, Router};
 use http::StatusCode;
 use semel::{RecoveryPoint, Semel};
-use semel_tower::{IdempotencyLayer, Keyed, LeaseHandle, Policy, Problem, Tx};
+use semel_tower::{IdempotencyLayer, Keyed, LeaseHandle, Policy, Problem, Tx, policy_document, policy_route};
 use serde_json::Value;
 
 use super::backend::Backend;
 use super::script::World;
 
 pub fn router<B: Backend>(semel: Semel<B::Store>, policy: Policy, world: Arc<World>) -> Router {
+    let document = policy_document(&[("any", &policy)], semel.settings());
     let layer = IdempotencyLayer::new(semel, policy).unwrap();
     Router::new()
         .route("/act", any(act::<B>))
@@ -25,10 +26,12 @@ pub fn router<B: Backend>(semel: Semel<B::Store>, policy: Policy, world: Arc<Wor
         .route("/away", post(away::<B>))
         .route("/panic", post(panics::<B>))
         .route("/twice", post(twice::<B>))
+        .route("/counted", post(counted::<B>))
         .route("/leased", post(leased::<B>))
         .route("/two-stores", post(other_store))
         .route_layer(layer)
         .route("/bare", post(needs_tx::<B>))
+        .route(semel_tower::problem::POLICY_PATH, policy_route(document))
         .with_state(world)
 }
 
@@ -45,6 +48,9 @@ async fn act<B: Backend>(
         Some(mut tx) => {
             let keyed = keyed.expect("a request with a transaction is keyed");
             assert_eq!(keyed.execution, semel::Tx::execution(&*tx));
+            if let Some(hold) = script.before {
+                hold.stop().await;
+            }
             if script.acts {
                 B::act(&mut tx, keyed.key.as_str()).await?;
             }
@@ -104,6 +110,17 @@ async fn needs_tx<B: Backend>(_tx: Tx<B::Store>) -> StatusCode {
 /// Takes the transaction of a store that no layer here stands on.
 async fn other_store(_tx: Tx<super::faulty::Faulty<super::faulty::Faulty<semel_sqlite::Sqlite>>>) -> StatusCode {
     StatusCode::CREATED
+}
+
+/// Counts the effects, stops, and adds one: two of these at a time cannot both be serialized.
+async fn counted<B: Backend>(State(world): State<Arc<World>>, mut tx: Tx<B::Store>) -> Result<Response, Problem> {
+    let (script, run) = world.begin();
+    B::count(&mut tx).await?;
+    if let Some(hold) = script.before {
+        hold.stop().await;
+    }
+    B::act(&mut tx, "counted").await?;
+    Ok((script.answer)(run))
 }
 
 /// Two steps: the first is committed with a recovery point, the answer completes the key.

@@ -1,0 +1,106 @@
+//! The schema, from nothing, step by step, and in the wrong version.
+#![allow(clippy::unwrap_used, missing_docs)]
+
+use semel::{Error, Fingerprint, Store};
+use semel_postgres::{Options, Postgres, functions, migrations};
+use semel_testkit::database::TempDatabase;
+
+/// Everything that the schema consists of, as the catalog tells it.
+const DESCRIBE: &str = "
+    SELECT format('%s.%s %s %s', c.relname, a.attname, format_type(a.atttypid, a.atttypmod), a.attnotnull) AS line
+    FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid
+    WHERE c.relnamespace = 'semel'::regnamespace AND a.attnum > 0 AND NOT a.attisdropped
+    UNION ALL SELECT pg_get_constraintdef(oid) FROM pg_constraint WHERE connamespace = 'semel'::regnamespace
+    UNION ALL SELECT indexdef FROM pg_indexes WHERE schemaname = 'semel'
+    UNION ALL SELECT pg_get_functiondef(oid) FROM pg_proc WHERE pronamespace = 'semel'::regnamespace
+    ORDER BY line";
+
+async fn describe(database: &TempDatabase) -> Vec<String> {
+    let rows = database.connect().await.query(DESCRIBE, &[]).await.unwrap();
+    rows.iter().map(|row| row.get(0)).collect()
+}
+
+#[tokio::test]
+async fn migrated_step_by_step_equals_fresh() {
+    let fresh = TempDatabase::create().await;
+    let store = Postgres::open(&fresh.url(), Options::default()).unwrap();
+    assert_eq!(store.migrate().await.unwrap().len(), migrations().len());
+    assert!(store.migrate().await.unwrap().is_empty(), "there is nothing left to do");
+    store.check().await.unwrap();
+
+    // As a program of each earlier version would have left it, with its functions.
+    for known in 1..migrations().len() {
+        let stepped = TempDatabase::create().await;
+        let store = Postgres::open(&stepped.url(), Options::default()).unwrap();
+        store.migrate().await.unwrap();
+        let client = stepped.connect().await;
+        client.batch_execute("DROP SCHEMA semel CASCADE; CREATE SCHEMA semel").await.unwrap();
+        let table = "CREATE TABLE semel.migrations (version integer PRIMARY KEY, name text NOT NULL,
+                     checksum bytea NOT NULL, applied_at timestamptz NOT NULL DEFAULT clock_timestamp())";
+        client.batch_execute(table).await.unwrap();
+        for migration in &migrations()[..known] {
+            client.batch_execute(migration.sql).await.unwrap();
+            let record = "INSERT INTO semel.migrations (version, name, checksum)
+                          VALUES ($1, $2, sha256(convert_to($3, 'UTF8')))";
+            client.execute(record, &[&migration.version, &migration.name, &migration.sql]).await.unwrap();
+        }
+        let behind = store.check().await.unwrap_err();
+        assert!(behind.to_string().contains("semel migrate"), "{behind}");
+        assert_eq!(store.migrate().await.unwrap().len(), migrations().len() - known);
+        assert_eq!(describe(&stepped).await, describe(&fresh).await);
+    }
+}
+
+#[tokio::test]
+async fn a_printed_schema_equals_a_migrated_one() {
+    let (migrated, printed) = (TempDatabase::create().await, TempDatabase::create().await);
+    Postgres::open(&migrated.url(), Options::default()).unwrap().migrate().await.unwrap();
+    let client = printed.connect().await;
+    client.batch_execute(&semel_postgres::schema_sql()).await.unwrap();
+    assert_eq!(describe(&printed).await, describe(&migrated).await);
+    Postgres::connect(&printed.url(), Options::default()).await.unwrap();
+    assert!(!functions().is_empty());
+}
+
+#[tokio::test]
+async fn several_processes_may_migrate_at_once() {
+    let database = TempDatabase::create().await;
+    let mut migrating = tokio::task::JoinSet::new();
+    for _ in 0..4 {
+        let store = Postgres::open(&database.url(), Options::default()).unwrap();
+        migrating.spawn(async move { store.migrate().await.unwrap().len() });
+    }
+    assert_eq!(migrating.join_all().await.iter().sum::<usize>(), migrations().len());
+}
+
+#[tokio::test]
+async fn a_database_without_the_schema_says_what_to_run() {
+    let database = TempDatabase::create().await;
+    let refused = Postgres::connect(&database.url(), Options::default()).await.unwrap_err();
+    assert!(matches!(refused, Error::Schema(_)) && refused.to_string().contains("semel migrate"), "{refused}");
+}
+
+#[tokio::test]
+async fn a_newer_schema_and_an_edited_migration_are_refused() {
+    let database = TempDatabase::create().await;
+    let store = Postgres::open(&database.url(), Options::default()).unwrap();
+    store.migrate().await.unwrap();
+    let client = database.connect().await;
+    client.batch_execute("UPDATE semel.migrations SET checksum = '' WHERE version = 2").await.unwrap();
+    assert!(store.migrate().await.unwrap_err().to_string().contains("0002_keys"));
+    client.batch_execute("INSERT INTO semel.migrations VALUES (999, 'later', '')").await.unwrap();
+    for refused in [store.migrate().await.unwrap_err(), store.check().await.unwrap_err()] {
+        assert!(refused.to_string().contains("newer program"), "{refused}");
+    }
+}
+
+#[tokio::test]
+async fn sql_and_rust_make_the_same_fingerprint() {
+    let database = TempDatabase::create().await;
+    Postgres::open(&database.url(), Options::default()).unwrap().migrate().await.unwrap();
+    let client = database.connect().await;
+    for request in [b"".as_slice(), b"4200", &[0, 255, 10]] {
+        let made: Vec<u8> = client.query_one("SELECT semel.fingerprint($1)", &[&request]).await.unwrap().get(0);
+        assert_eq!(made, Fingerprint::of_bytes(request).as_bytes());
+    }
+}

@@ -1,0 +1,10 @@
+//! Every row of the HTTP contract as a test by name, over real HTTP and on both stores.
+#![allow(clippy::unwrap_used, missing_docs, unreachable_pub)]
+
+mod common;
+mod failures;
+mod header;
+mod leases;
+mod replies;
+mod setup;
+mod states;
