@@ -53,7 +53,10 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     if has_cargo_deny() {
         // Its offline check reads crates of every platform and feature, which building here may not have fetched.
         let _ = interrupt::run(&mut cargo(&["fetch", "--quiet", "--locked"]))?;
-        steps.run("cargo-deny", cargo(&["deny", "--offline", "check", "bans", "licenses", "sources"]))?;
+        steps.run(
+            "cargo-deny",
+            cargo(&["deny", "--offline", "check", "--hide-inclusion-graph", "bans", "licenses", "sources"]),
+        )?;
     } else {
         steps.skip("cargo-deny", &format!("not installed: `{GET_CARGO_DENY}`"));
     }

@@ -171,7 +171,9 @@ impl Tx {
     async fn note<T>(&mut self, result: Result<T, tokio_postgres::Error>) -> Result<T, Error> {
         match result {
             Ok(value) => {
-                failpoint::reach(failpoint::FIRST_STATEMENT_DONE).await;
+                if !matches!(self.holds, Holds::Nothing) {
+                    failpoint::reach(failpoint::FIRST_STATEMENT_DONE).await;
+                }
                 Ok(value)
             }
             Err(error) => {
@@ -214,7 +216,8 @@ impl Tx {
             flight.statement(&connection, statement);
         }
         flight.command(&connection, "COMMIT");
-        let flown = timeout(self.shared.options.commit_timeout, flight.fly_past(Some(failpoint::COMMIT_SENT))).await;
+        let sent = last.is_some().then_some(failpoint::COMMIT_SENT);
+        let flown = timeout(self.shared.options.commit_timeout, flight.fly_past(sent)).await;
         drop(prepared);
         match flown {
             Ok(answers) => {

@@ -168,7 +168,7 @@ impl Tx {
         self.enter().await?;
         let first = !std::mem::replace(&mut self.begun, true);
         let result = self.on_turn(work);
-        if first {
+        if first && !matches!(self.purpose, Purpose::Business) {
             failpoint::reach(failpoint::FIRST_STATEMENT_DONE).await;
         }
         result
@@ -261,7 +261,7 @@ impl Tx {
         let first = self.turn.is_none();
         self.enter().await?;
         self.on_turn(|connection| deferred.iter().try_for_each(|statement| statement.run(connection)))?;
-        if first {
+        if first && !matches!(self.purpose, Purpose::Business) {
             failpoint::reach(failpoint::FIRST_STATEMENT_DONE).await;
         }
         Ok(())

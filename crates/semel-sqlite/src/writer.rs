@@ -242,7 +242,7 @@ impl Shared {
         if !pending.is_empty() {
             self.commits.fetch_add(1, Ordering::Relaxed);
             metrics::counter!("semel_sqlite_commits_total").increment(1);
-            if result.is_ok() {
+            if result.is_ok() && pending.iter().any(|operation| operation.held.is_some()) {
                 failpoint::reach_blocking(failpoint::COMMIT_SENT);
             }
         }

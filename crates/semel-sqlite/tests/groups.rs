@@ -60,7 +60,8 @@ async fn no_answer_and_no_replay_leaves_before_its_groups_commit() {
 
     let done = completion(second.execution());
     let (one, two) = tokio::join!(completing, second.complete(&done));
-    (one.unwrap(), two.unwrap());
+    one.unwrap();
+    two.unwrap();
     assert_eq!((file.effects("first"), file.effects("second")), (1, 1));
     assert_eq!(store.commits(), 1);
     assert!(matches!(store.claim(&ask(&key)).await.unwrap(), Claim::Replay(_)));

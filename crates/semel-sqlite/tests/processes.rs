@@ -45,7 +45,9 @@ async fn race(store: Sqlite, runners: usize) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn racer() {
     let Some(path) = std::env::var_os(FILE) else { return };
-    race(Sqlite::open(PathBuf::from(path), Options::default()).await.unwrap(), 4).await;
+    let store = Sqlite::open(PathBuf::from(path), Options::default()).await.unwrap();
+    race(store.clone(), 4).await;
+    store.write(async |tx| insert(tx, "racer").await).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -65,6 +67,7 @@ async fn processes_that_race_for_the_same_keys_make_one_effect_each() {
     for mut racer in racers {
         assert!(racer.wait().unwrap().success());
     }
+    assert_eq!(file.effects("racer"), 3, "every process took part");
     for number in 0..KEYS {
         assert_eq!(file.effects(&format!("key-{number}")), 1);
     }

@@ -55,9 +55,7 @@ impl Account {
         if self.reaches(&wanted) {
             return Ok(wanted);
         }
-        let name: String =
-            wanted.to_string_lossy().chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
-        let elsewhere = std::env::temp_dir().join(format!("semel{name}"));
+        let elsewhere = elsewhere(&wanted);
         self.own(&elsewhere)?;
         if self.reaches(&elsewhere) {
             return Ok(elsewhere);
@@ -68,6 +66,15 @@ impl Account {
             wanted.display(),
             elsewhere.display()
         )))
+    }
+
+    /// Removes what [`Account::directory`] made for `wanted`, wherever that was.
+    pub fn remove_directory(self, wanted: &Path) {
+        if let Ok(wanted) = wanted.canonicalize() {
+            for directory in [elsewhere(&wanted), wanted] {
+                let _ = std::fs::remove_dir_all(directory);
+            }
+        }
     }
 
     /// Writes a file that this account can read, whatever the umask.
@@ -94,6 +101,11 @@ impl Account {
         // The child changes its directory after it has changed its user, so this fails where the account cannot enter.
         self.command("true").current_dir(directory).status().is_ok_and(|status| status.success())
     }
+}
+
+fn elsewhere(wanted: &Path) -> PathBuf {
+    let name = wanted.to_string_lossy().replace(|c: char| !c.is_ascii_alphanumeric(), "-");
+    std::env::temp_dir().join(format!("semel{name}"))
 }
 
 fn find(users: &str, name: &str) -> Option<Account> {

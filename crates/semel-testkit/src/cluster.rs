@@ -19,6 +19,7 @@ const WAIT: Duration = Duration::from_secs(60);
 pub struct Cluster {
     binaries: PathBuf,
     account: Account,
+    dir: PathBuf,
     home: PathBuf,
     port: u16,
     stop_on_drop: bool,
@@ -146,7 +147,7 @@ impl Cluster {
         let account = Account::for_servers()?;
         let home = account.directory(dir)?;
         let binaries = find_binaries()?;
-        Ok(Cluster { binaries, account, home, port: 0, stop_on_drop: true, remove_on_drop: false })
+        Ok(Cluster { binaries, account, dir: dir.to_owned(), home, port: 0, stop_on_drop: true, remove_on_drop: false })
     }
 
     fn data(&self) -> PathBuf {
@@ -236,12 +237,12 @@ impl Drop for Cluster {
             eprintln!("{error}");
         }
         if self.remove_on_drop && !std::thread::panicking() {
-            let _ = fs::remove_dir_all(&self.home);
+            self.account.remove_directory(&self.dir);
         }
     }
 }
 
-/// Stops the temporary clusters of test processes that were killed before they could, and says how many.
+/// Stops and removes the temporary clusters of test processes that were killed before they could, and says how many.
 pub fn stop_orphans() -> io::Result<u32> {
     let mut stopped = 0;
     for entry in fs::read_dir(target_dir().join("clusters")).into_iter().flatten().flatten() {
@@ -249,6 +250,7 @@ pub fn stop_orphans() -> io::Result<u32> {
         let owner = name.to_str().and_then(|name| name.split('-').next()?.parse::<i32>().ok());
         let orphaned = owner.is_some_and(|pid| !Path::new("/proc").join(pid.to_string()).exists());
         if orphaned && let Some(mut cluster) = Cluster::running(&entry.path())? {
+            cluster.remove_on_drop = true;
             cluster.stop()?;
             stopped += 1;
         }

@@ -25,7 +25,7 @@ pub(crate) enum Asked {
 pub(crate) enum Answered {
     /// It is ready for the next request.
     Ready,
-    /// A transaction ended, by COMMIT or by the ROLLBACK that a failed one becomes.
+    /// A transaction ended: by COMMIT, by the ROLLBACK that a failed one becomes, or by an error.
     Ended,
     /// Anything else.
     Other,
@@ -119,6 +119,7 @@ impl FromServer {
         let message: Vec<u8> = self.buffer.drain(..whole).collect();
         let answered = match message[0] {
             b'Z' => Answered::Ready,
+            b'E' => Answered::Ended,
             b'C' if matches!(until_zero(&message[5..]), b"COMMIT" | b"ROLLBACK") => Answered::Ended,
             _ => Answered::Other,
         };
@@ -216,12 +217,13 @@ mod tests {
     }
 
     #[test]
-    fn a_commit_that_became_a_rollback_is_its_answer_too() {
+    fn a_commit_that_failed_is_answered_too() {
         let mut server = FromServer::default();
         for (message, wanted) in [
             (typed(b'C', b"INSERT 0 1\0"), Answered::Other),
             (typed(b'C', b"COMMIT\0"), Answered::Ended),
             (typed(b'C', b"ROLLBACK\0"), Answered::Ended),
+            (typed(b'E', b"SERROR\0\0"), Answered::Ended),
             (typed(b'Z', b"I"), Answered::Ready),
         ] {
             server.push(&message);

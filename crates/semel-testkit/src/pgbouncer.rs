@@ -21,6 +21,8 @@ pub struct Bouncer {
     child: Child,
     server: PostgresUrl,
     port: u16,
+    account: Account,
+    dir: PathBuf,
     home: PathBuf,
 }
 
@@ -34,9 +36,10 @@ impl Bouncer {
         static SERIAL: AtomicU32 = AtomicU32::new(1);
         let account = Account::for_servers()?;
         let name = format!("{}-{}", std::process::id(), SERIAL.fetch_add(1, Ordering::Relaxed));
-        let home = account.directory(&target_dir().join("pgbouncer").join(name))?;
+        let dir = target_dir().join("pgbouncer").join(name);
         let mut attempt = 1;
         loop {
+            let home = account.directory(&dir)?;
             let port = free_port()?;
             let settings = home.join("pgbouncer.ini");
             account.write(&settings, &configuration(&server, port))?;
@@ -48,7 +51,7 @@ impl Bouncer {
                 .stdout(Stdio::null())
                 .stderr(log)
                 .spawn()?;
-            let mut bouncer = Bouncer { child, server: server.clone(), port, home: home.clone() };
+            let mut bouncer = Bouncer { child, server: server.clone(), port, account, dir: dir.clone(), home };
             match bouncer.wait_until_it_listens() {
                 Ok(()) => return Ok(bouncer),
                 // Another process may take the port between our look and the pooler's bind.
@@ -90,7 +93,7 @@ impl Drop for Bouncer {
         let _ = self.child.kill();
         let _ = self.child.wait();
         if !std::thread::panicking() {
-            let _ = std::fs::remove_dir_all(&self.home);
+            self.account.remove_directory(&self.dir);
         }
     }
 }

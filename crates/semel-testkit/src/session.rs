@@ -69,10 +69,12 @@ async fn requests(
         framing.push(&chunk[..read]);
         let mut out = Vec::with_capacity(read);
         let cut = take_requests(&mut framing, &mut out, progress, controls);
+        if cut {
+            controls.count_cut();
+        }
         server.write_all(&out).await?;
         if cut {
             // An orderly end towards the server: it reads the COMMIT first, and then that nobody is there.
-            controls.count_cut();
             return server.shutdown().await;
         }
     }
@@ -126,9 +128,12 @@ async fn answers(
         framing.push(&chunk[..read]);
         let mut out = Vec::with_capacity(read);
         let cut = take_answers(&mut framing, &mut out, progress);
+        if cut {
+            // Counted first: what goes before the withheld answer may already tell the client that all is not well.
+            controls.count_cut();
+        }
         client.write_all(&out).await?;
         if cut {
-            controls.count_cut();
             return Ok(());
         }
     }
@@ -153,7 +158,7 @@ fn take_answers(framing: &mut FromServer, out: &mut Vec<u8>, progress: &Mutex<Pr
         match framing.next() {
             Ok(Some((answered, message))) => {
                 let turn = progress.ready_given + 1;
-                // A COMMIT that fails has an error for an answer, and ends with the same word that it is ready.
+                // Earlier requests have turns of their own, so this is the answer to the COMMIT, good or bad.
                 if progress.withheld == Some(turn) && answered != Answered::Other {
                     return true;
                 }

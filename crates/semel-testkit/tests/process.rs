@@ -49,6 +49,11 @@ async fn the_naive_control_doubles_under_a_race_and_replays_in_sequence() {
     assert!(doubled > 0, "check-then-insert did not double once");
 }
 
+#[test]
+fn other_crates_find_the_control() {
+    assert_eq!(semel_testkit::naive::binary(), std::path::Path::new(NAIVE));
+}
+
 #[tokio::test]
 async fn a_stopped_process_answers_only_after_it_continues() {
     let database = TempDatabase::create().await;

@@ -65,4 +65,23 @@ mod halves {
             SizeHint::with_exact((self.first.as_ref().map_or(0, Bytes::len) + self.second.len()) as u64)
         }
     }
+
+    #[cfg(test)]
+    mod tests {
+        #![allow(clippy::unwrap_used)]
+
+        use http_body_util::BodyExt;
+
+        use super::*;
+
+        #[tokio::test]
+        async fn a_body_in_two_halves_is_the_same_body() {
+            for length in 0..5 {
+                let bytes = Bytes::from_static(&b"abcde"[..length]);
+                let body = body(bytes.clone());
+                assert_eq!(body.size_hint().exact(), Some(length as u64));
+                assert_eq!(body.collect().await.unwrap().to_bytes(), bytes);
+            }
+        }
+    }
 }

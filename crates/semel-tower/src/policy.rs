@@ -133,7 +133,10 @@ pub enum Invalid {
     #[error("status {0} cannot be terminal; only 5xx can")]
     Terminal(u16),
     /// The lease is too short or too long.
-    #[error("a lease must run between {} ms and {} s, not {} ms", LEASE_BOUNDS.0.as_millis(), LEASE_BOUNDS.1.as_secs(), .0.as_millis())]
+    #[error(
+        "a lease must run between {} ms and {} s, not {} ms",
+        LEASE_BOUNDS.0.as_millis(), LEASE_BOUNDS.1.as_secs(), .0.as_millis()
+    )]
     Lease(Duration),
     /// Leased work could not run, or could run for ever.
     #[error("the limit on leased work must be between 1 ms and {} s, not {} ms", MAX_LEASED.as_secs(), .0.as_millis())]

@@ -1,5 +1,7 @@
 //! A keyed request that runs in one transaction.
 
+use std::time::Duration;
+
 use axum::extract::Request;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
@@ -17,6 +19,9 @@ use crate::run::{self, Inner, Ran, failed, first_answer, settled};
 use crate::service::Shared;
 use crate::slot::{Closed, Slot};
 use crate::tally::Tally;
+
+/// How long a failed transaction may take to end before its key is taken to be in flight.
+const ASK_AGAIN_FOR: Duration = Duration::from_secs(1);
 
 /// Claims the key, runs the handler in the claim's transaction, and commits effect and reply together (I1).
 ///
@@ -118,7 +123,8 @@ fn checked(
 /// Commits, and answers by what became of it. Runs to its end whether or not the client still listens.
 async fn conclude<S: Store>(semel: Semel<S>, ask: Ask, tx: S::Tx, answer: Answer, mut tally: Tally) -> Response {
     let Answer { reply, parts, body } = answer;
-    if tx.conflicted() && Disposition::of(reply.status(), reply.mark(), true) != Disposition::Commit {
+    let conflicted = tx.conflicted();
+    if conflicted && Disposition::of(reply.status(), reply.mark(), true) != Disposition::Commit {
         tx.rollback().await;
         return ask_again(&semel, &ask, &mut tally).await;
     }
@@ -130,14 +136,17 @@ async fn conclude<S: Store>(semel: Semel<S>, ask: Ask, tx: S::Tx, answer: Answer
         }
         Ok(Finished::Forgotten) => first_answer(parts, body),
         Err(Error::Raced | Error::RolledBack | Error::Conflict(_)) => ask_again(&semel, &ask, &mut tally).await,
+        // A handler may swallow the conflict; what its transaction then fails of is only a consequence.
+        Err(_) if conflicted => ask_again(&semel, &ask, &mut tally).await,
         Err(error) => failed(error, &mut tally),
     }
 }
 
 /// After a rollback that was not the handler's doing, asks once what became of the key. The handler is not run again:
-/// where the key is still new, the client may retry.
+/// where the key is still new, the client may retry. The question waits a little, because the transaction that failed
+/// may be still on its way out.
 async fn ask_again<S: Store>(semel: &Semel<S>, ask: &Ask, tally: &mut Tally) -> Response {
-    match semel.claim(ask).await {
+    match semel.claim(&ask.clone().waiting(ask.wait.max(ASK_AGAIN_FOR))).await {
         Ok(Claim::Fresh(tx)) => {
             tx.rollback().await;
             tracing::warn!(operation = tally.operation(), "a transaction conflicted with another and was rolled back");

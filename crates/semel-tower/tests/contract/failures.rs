@@ -3,9 +3,11 @@
 use crate::common::faulty::{Fault, FaultyBackend};
 use crate::common::script::Hold;
 use crate::common::{Backend, Postgres, Script, Server};
+use axum::response::IntoResponse;
+use http::StatusCode;
 use semel::Settings;
 use semel_postgres::Isolation;
-use semel_tower::Policy;
+use semel_tower::{Policy, terminal};
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 
@@ -39,6 +41,18 @@ async fn a_conflict_at_commit_is_answered_503_and_the_key_stays_new<B: Backend>(
     first.ran(201);
     server.post("/act").key("k").send().await.replays(&first);
     assert_eq!((server.world.runs(), server.backend.effects().await), (2, 1));
+}
+
+async fn what_a_handler_answers_after_a_deadlock_is_not_stored<B: Backend>() {
+    let server = Server::<FaultyBackend<B>>::start(Policy::new()).await;
+    for status in [StatusCode::UNPROCESSABLE_ENTITY, StatusCode::INTERNAL_SERVER_ERROR] {
+        server.backend.next_deadlocks();
+        server.world.next(Script::answer(terminal(status)));
+        server.post("/act").key("k").send().await.problem(503, "store-unavailable");
+        assert!(server.backend.states().await.is_empty());
+    }
+    server.post("/act").key("k").send().await.ran(201);
+    assert_eq!(server.backend.effects().await, 1);
 }
 
 async fn a_run_that_lost_the_race_is_answered_with_the_winners_reply<B: Backend>() {
@@ -104,6 +118,7 @@ async fn a_body_that_breaks_off_runs_nothing<B: Backend>() {
 crate::common::on_both_stores!(
     an_unreachable_store_is_answered_503_and_nothing_runs_until_it_is_back,
     a_conflict_at_commit_is_answered_503_and_the_key_stays_new,
+    what_a_handler_answers_after_a_deadlock_is_not_stored,
     a_run_that_lost_the_race_is_answered_with_the_winners_reply,
     a_commit_whose_acknowledgement_is_lost_is_asked_about_and_answered,
     a_client_that_disconnects_at_commit_loses_nothing,
@@ -116,16 +131,19 @@ crate::common::on_both_stores!(
 async fn a_serialization_failure_in_the_handler_is_answered_503_and_the_key_stays_new() {
     let backend = Postgres::at(Isolation::Serializable).await;
     let server = Server::start_on(backend, Policy::new(), Settings::default()).await;
-    let (script, held) = Script::held_before_acting();
-    server.world.next(script);
-    let first = tokio::spawn(server.post("/counted").key("k1").send());
-    held.reached.await.unwrap();
-    server.post("/counted").key("k2").send().await.ran(201);
-    held.release.send(()).unwrap();
-    let conflicted = first.await.unwrap();
-    conflicted.problem(503, "store-unavailable");
-    assert!(conflicted.retry_after() >= 1);
-    assert_eq!(server.backend.effects().await, 1);
-    server.post("/counted").key("k1").send().await.ran(201);
-    assert_eq!(server.backend.effects().await, 2);
+    for status in [StatusCode::CREATED, StatusCode::UNPROCESSABLE_ENTITY, StatusCode::BAD_GATEWAY] {
+        let before = server.backend.effects().await;
+        let (script, held) = Script::held_before_acting();
+        server.world.next(Script { answer: Box::new(move |_| status.into_response()), ..script });
+        let first = tokio::spawn(server.post("/counted").key(format!("first-{}", status.as_u16())).send());
+        held.reached.await.unwrap();
+        server.post("/counted").key(format!("second-{}", status.as_u16())).send().await.ran(201);
+        held.release.send(()).unwrap();
+        let conflicted = first.await.unwrap();
+        conflicted.problem(503, "store-unavailable");
+        assert!(conflicted.retry_after() >= 1);
+        assert_eq!(server.backend.effects().await, before + 1);
+    }
+    server.post("/counted").key("first-422").send().await.ran(201);
+    assert_eq!(server.backend.effects().await, 4);
 }

@@ -194,6 +194,9 @@ async fn a_reply_larger_than_the_limit_is_rolled_back<B: Backend>() {
     }
     server.world.next(Script::answer(keep((StatusCode::PAYMENT_REQUIRED, "x".repeat(1001)))));
     server.post("/act").key("k").send().await.problem(500, "reply-too-large");
+    let endless = futures_util::stream::repeat(Ok::<_, std::convert::Infallible>("x".repeat(100)));
+    server.world.next(Script::answer(Body::from_stream(endless).into_response()));
+    server.post("/act").key("k").send().await.problem(500, "reply-too-large");
     server.world.next(Script::answer((StatusCode::BAD_GATEWAY, "x".repeat(1001))));
     assert_eq!(server.post("/act").key("k").send().await.ran(502).body.len(), 1001);
     stays_new(&server, "/act").await;

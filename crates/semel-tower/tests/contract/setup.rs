@@ -1,9 +1,17 @@
 //! Mistakes in setting the layer up are told at once; the policy is published and requests are counted.
 
 use crate::common::{Backend, Script, Server};
+use axum::Router;
+use axum::body::Body;
+use axum::extract::Request;
+use axum::response::Response;
+use axum::routing::post;
 use http::{Method, StatusCode};
+use http_body_util::BodyExt;
 use metrics_exporter_prometheus::PrometheusBuilder;
-use semel_tower::{Leased, Policy, Requirement};
+use semel::Semel;
+use semel_tower::{IdempotencyLayer, Leased, Policy, Principal, Problem, Requirement, Tx};
+use tower::ServiceExt;
 
 async fn a_request_without_a_principal_is_refused<B: Backend>() {
     let server = Server::<B>::start(Policy::new()).await;
@@ -32,6 +40,56 @@ async fn a_transaction_taken_on_a_leased_route_is_told_as_a_mistake<B: Backend>(
     let server = Server::<B>::start(Policy::new().leased(leased)).await;
     let problem = server.post("/json").key("k").send().await.problem(500, "internal-error");
     assert!(problem["detail"].as_str().unwrap().contains("LeaseHandle"), "{problem}");
+}
+
+async fn the_layer_twice_on_a_route_is_told_as_a_mistake<B: Backend>() {
+    let backend = B::start().await;
+    let layer = IdempotencyLayer::new(Semel::new(backend.store()), Policy::new()).unwrap();
+    let inside = Router::new().route("/act", post(needs_tx::<B>)).route_layer(layer.clone());
+    let answer = send(inside.layer(layer), "/act").await;
+    assert_eq!(answer.status(), StatusCode::INTERNAL_SERVER_ERROR);
+    assert!(text(answer).await.contains("stands twice"));
+    assert!(backend.states().await.is_empty());
+}
+
+async fn a_nested_route_is_told_apart_by_the_target_that_the_client_sent<B: Backend>() {
+    let backend = B::start().await;
+    let layer = IdempotencyLayer::new(Semel::new(backend.store()), Policy::new().operation("act")).unwrap();
+    let inside = Router::new().route("/act", post(needs_tx::<B>)).route_layer(layer);
+    let router = Router::new().nest("/v1", inside.clone()).nest("/v2", inside);
+    assert_eq!(send(router.clone(), "/v1/act").await.status(), StatusCode::CREATED);
+    let reused = send(router.clone(), "/v2/act").await;
+    assert_eq!(reused.status(), StatusCode::UNPROCESSABLE_ENTITY);
+    assert!(send(router, "/v1/act").await.headers().contains_key("idempotent-replayed"));
+}
+
+async fn a_path_that_no_route_matches_is_still_not_found<B: Backend>() {
+    let backend = B::start().await;
+    let layer = IdempotencyLayer::new(Semel::new(backend.store()), Policy::new()).unwrap();
+    let router = Router::new().route("/act", post(needs_tx::<B>)).layer(layer);
+    for path in ["/nowhere", "/elsewhere", "/nowhere"] {
+        assert_eq!(send(router.clone(), path).await.status(), StatusCode::NOT_FOUND);
+    }
+    assert!(backend.states().await.is_empty());
+}
+
+async fn needs_tx<B: Backend>(mut tx: Tx<B::Store>) -> Result<StatusCode, Problem> {
+    B::act(&mut tx, "needs").await?;
+    Ok(StatusCode::CREATED)
+}
+
+/// Sends a keyed request of tenant `a` straight into a router.
+async fn send(router: Router, path: &str) -> Response {
+    let mut request = Request::new(Body::empty());
+    *request.method_mut() = Method::POST;
+    *request.uri_mut() = path.parse().unwrap();
+    request.headers_mut().insert("idempotency-key", "k".parse().unwrap());
+    request.extensions_mut().insert(Principal::new("a"));
+    router.oneshot(request).await.unwrap()
+}
+
+async fn text(answer: Response) -> String {
+    String::from_utf8(answer.into_body().collect().await.unwrap().to_bytes().to_vec()).unwrap()
 }
 
 async fn the_published_policy_says_what_runs<B: Backend>() {
@@ -98,6 +156,9 @@ crate::common::on_both_stores!(
     a_request_without_a_principal_is_refused,
     a_transaction_taken_wrongly_is_told_as_a_mistake,
     a_transaction_taken_on_a_leased_route_is_told_as_a_mistake,
+    the_layer_twice_on_a_route_is_told_as_a_mistake,
+    a_nested_route_is_told_apart_by_the_target_that_the_client_sent,
+    a_path_that_no_route_matches_is_still_not_found,
     the_published_policy_says_what_runs,
     each_protected_request_is_counted_once_by_its_outcome,
 );

@@ -70,8 +70,7 @@ async fn a_bounded_wait_replays_what_the_run_in_flight_answers<B: Backend>() {
     let running = tokio::spawn(server.post("/act").key("k").send());
     held.reached.await.unwrap();
     let mut waiting = tokio::spawn(server.post("/act").key("k").send());
-    // The waiting request must not be answered while the first one runs; a second of silence is only evidence, the
-    // replay at the end is the proof.
+    // Nobody is answered while the first one runs. The silence is only evidence; the replay at the end is the proof.
     assert!(tokio::time::timeout(Duration::from_millis(300), &mut waiting).await.is_err());
     held.release.send(()).unwrap();
     let first = running.await.unwrap();

@@ -20,7 +20,10 @@ const SAMPLE: &str = r#"{
 
 #[test]
 fn the_sample_of_rfc_8785_comes_out_as_printed_there() {
-    let expected = r#"{"literals":[null,true,false],"numbers":[333333333.3333333,1e+30,4.5,0.002,1e-27],"string":"€$\u000f\nA'B\"\\\\\"/"}"#;
+    let expected = concat!(
+        r#"{"literals":[null,true,false],"numbers":[333333333.3333333,1e+30,4.5,0.002,1e-27],"#,
+        r#""string":"€$\u000f\nA'B\"\\\\\"/"}"#,
+    );
     assert_eq!(canonical(SAMPLE).as_deref(), Some(expected));
     assert_eq!(canonical(&SAMPLE.replace("333333333.3333333", "333333333.33333329")), None);
 }
@@ -43,20 +46,35 @@ fn the_test_data_of_rfc_8785_comes_out_as_published() {
         (r#"[56, {"d": true, "10": null, "1": [ ]}]"#, r#"[56,{"1":[],"10":null,"d":true}]"#),
         // french
         (
-            r#"{"peach": "This sorting order", "péché": "is wrong according to French", "pêche": "but canonicalization MUST", "sin": "ignore locale"}"#,
-            r#"{"peach":"This sorting order","péché":"is wrong according to French","pêche":"but canonicalization MUST","sin":"ignore locale"}"#,
+            r#"{"peach": "This sorting order", "péché": "is wrong according to French",
+                "pêche": "but canonicalization MUST", "sin": "ignore locale"}"#,
+            concat!(
+                r#"{"peach":"This sorting order","péché":"is wrong according to French","#,
+                r#""pêche":"but canonicalization MUST","sin":"ignore locale"}"#,
+            ),
         ),
         // structures
         (
-            "{\"1\": {\"f\": {\"f\": \"hi\",\"F\": 5} ,\"\\n\": 56.0}, \"10\": { }, \"\": \"empty\", \"a\": { }, \"111\": [ {\"e\": \"yes\", \"E\": \"no\" } ], \"A\": { } }",
-            "{\"\":\"empty\",\"1\":{\"\\n\":56,\"f\":{\"F\":5,\"f\":\"hi\"}},\"10\":{},\"111\":[{\"E\":\"no\",\"e\":\"yes\"}],\"A\":{},\"a\":{}}",
+            r#"{"1": {"f": {"f": "hi","F": 5} ,"\n": 56.0}, "10": { }, "": "empty", "a": { },
+                "111": [ {"e": "yes", "E": "no" } ], "A": { } }"#,
+            concat!(
+                r#"{"":"empty","1":{"\n":56,"f":{"F":5,"f":"hi"}},"10":{},"#,
+                r#""111":[{"E":"no","e":"yes"}],"A":{},"a":{}}"#,
+            ),
         ),
         // unicode: nothing is normalised
         ("{\"Unnormalized Unicode\":\"A\u{30a}\"}", "{\"Unnormalized Unicode\":\"A\u{30a}\"}"),
         // weird
         (
-            r#"{"\u20ac": "Euro Sign", "\r": "Carriage Return", "\u000a": "Newline", "1": "One", "\u0080": "Control\u007f", "\ud83d\ude02": "Smiley", "\u00f6": "Latin Small Letter O With Diaeresis", "\ufb33": "Hebrew Letter Dalet With Dagesh", "</script>": "Browser Challenge"}"#,
-            "{\"\\n\":\"Newline\",\"\\r\":\"Carriage Return\",\"1\":\"One\",\"</script>\":\"Browser Challenge\",\"\u{80}\":\"Control\u{7f}\",\"ö\":\"Latin Small Letter O With Diaeresis\",\"€\":\"Euro Sign\",\"😂\":\"Smiley\",\"\u{fb33}\":\"Hebrew Letter Dalet With Dagesh\"}",
+            r#"{"\u20ac": "Euro Sign", "\r": "Carriage Return", "\u000a": "Newline", "1": "One",
+                "\u0080": "Control\u007f", "\ud83d\ude02": "Smiley", "\u00f6": "Latin Small Letter O With Diaeresis",
+                "\ufb33": "Hebrew Letter Dalet With Dagesh", "</script>": "Browser Challenge"}"#,
+            concat!(
+                r#"{"\n":"Newline","\r":"Carriage Return","1":"One","</script>":"Browser Challenge","#,
+                "\"\u{80}\":\"Control\u{7f}\",",
+                r#""ö":"Latin Small Letter O With Diaeresis","€":"Euro Sign","😂":"Smiley","#,
+                "\"\u{fb33}\":\"Hebrew Letter Dalet With Dagesh\"}",
+            ),
         ),
     ];
     for (input, expected) in cases {

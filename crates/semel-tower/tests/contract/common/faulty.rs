@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::ops::{Deref, DerefMut};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -24,7 +25,11 @@ pub enum Fault {
     Ambiguous,
 }
 
-type Faults = Arc<Mutex<VecDeque<Fault>>>;
+#[derive(Clone, Default)]
+struct Faults {
+    of_commits: Arc<Mutex<VecDeque<Fault>>>,
+    deadlock: Arc<AtomicBool>,
+}
 
 #[derive(Clone)]
 pub struct Faulty<S> {
@@ -56,8 +61,8 @@ impl<S: Store> Store for Faulty<S> {
 
     async fn claim(&self, ask: &Ask) -> Result<Claim<Self::Tx, Stored>, Error> {
         Ok(match self.inner.claim(ask).await? {
-            Claim::Fresh(inner) => Claim::Fresh(FaultyTx { inner, faults: Arc::clone(&self.faults) }),
-            Claim::Resume(inner) => Claim::Resume(FaultyTx { inner, faults: Arc::clone(&self.faults) }),
+            Claim::Fresh(inner) => Claim::Fresh(FaultyTx { inner, faults: self.faults.clone() }),
+            Claim::Resume(inner) => Claim::Resume(FaultyTx { inner, faults: self.faults.clone() }),
             Claim::Replay(stored) => Claim::Replay(stored),
             Claim::InFlight { retry_after } => Claim::InFlight { retry_after },
             Claim::Mismatch => Claim::Mismatch,
@@ -78,7 +83,7 @@ impl<S: Store> Store for Faulty<S> {
     }
 
     async fn begin_fenced(&self, lease: &Lease) -> Result<Self::Tx, Error> {
-        Ok(FaultyTx { inner: self.inner.begin_fenced(lease).await?, faults: Arc::clone(&self.faults) })
+        Ok(FaultyTx { inner: self.inner.begin_fenced(lease).await?, faults: self.faults.clone() })
     }
 
     async fn reap(&self, limit: u32) -> Result<u64, Error> {
@@ -120,11 +125,11 @@ impl<T: Tx> Tx for FaultyTx<T> {
     }
 
     fn conflicted(&self) -> bool {
-        self.inner.conflicted()
+        self.inner.conflicted() || self.faults.deadlock.swap(false, Ordering::SeqCst)
     }
 
     async fn complete(self, completion: &Completion) -> Result<(), Error> {
-        let fault = self.faults.lock().unwrap().pop_front();
+        let fault = self.faults.of_commits.lock().unwrap().pop_front();
         match fault {
             None => self.inner.complete(completion).await,
             Some(Fault::Stop(hold)) => {
@@ -162,9 +167,14 @@ pub struct FaultyBackend<B> {
 }
 
 impl<B> FaultyBackend<B> {
+    /// The next transaction that is asked was chosen as a deadlock's victim.
+    pub fn next_deadlocks(&self) {
+        self.faults.deadlock.store(true, Ordering::SeqCst);
+    }
+
     /// The next commit meets this.
     pub fn next(&self, fault: Fault) {
-        self.faults.lock().unwrap().push_back(fault);
+        self.faults.of_commits.lock().unwrap().push_back(fault);
     }
 }
 
@@ -176,7 +186,7 @@ impl<B: Backend> Backend for FaultyBackend<B> {
     }
 
     fn store(&self) -> Faulty<B::Store> {
-        Faulty { inner: self.inner.store(), faults: Arc::clone(&self.faults) }
+        Faulty { inner: self.inner.store(), faults: self.faults.clone() }
     }
 
     async fn act(tx: &mut FaultyTx<<B::Store as Store>::Tx>, note: &str) -> Result<(), Error> {
