@@ -1,8 +1,8 @@
 -- Stores the reply of a fresh claim, as the last thing before COMMIT, and returns the execution.
 --
 -- After the commit, effect and reply are durable and visible together; after a rollback neither is. The row is inserted
--- once and nothing is updated. A duplicate fails on keys_pkey (or with SM004) and must be rolled back and asked again: it
--- is never swallowed. An expired row is replaced only if it is the one that the claim saw expired.
+-- once and nothing is updated. A duplicate fails on keys_pkey (or with SM004) and must be rolled back and asked again:
+-- it is never swallowed. An expired row is replaced only if it is the one that the claim saw expired.
 --
 -- `headers` are HTTP field lines, each `name: value` and CRLF; pass '' for none.
 CREATE OR REPLACE FUNCTION semel.complete(

@@ -1,5 +1,5 @@
--- Asks for a key whose work outlives one transaction. Call it in a transaction of its own and commit it at once: the row
--- `in_progress` must be visible before the work begins.
+-- Asks for a key whose work outlives one transaction. Call it in a transaction of its own and commit it at once: the
+-- row `in_progress` must be visible before the work begins.
 --
 -- outcome 'fresh'   the row is inserted with epoch 1.
 -- outcome 'resume'  the former worker's lease had expired: the epoch is raised, and the work goes on at recovery_point.

@@ -1,5 +1,5 @@
--- Deletes up to p_limit expired keys and returns how many. It takes the oldest first, passes over rows that somebody has
--- locked, and never touches work in progress, so no claim ever waits for it.
+-- Deletes up to p_limit expired keys and returns how many. It takes the oldest first, passes over rows that somebody
+-- has locked, and never touches work in progress, so no claim ever waits for it.
 CREATE OR REPLACE FUNCTION semel.reap(p_limit integer) RETURNS bigint
 LANGUAGE plpgsql VOLATILE AS $$
 DECLARE

@@ -1,5 +1,5 @@
--- Above READ COMMITTED the snapshot is taken by the first statement and never renewed, so a claim that comes later would
--- judge by an old picture. Any earlier statement that read or wrote a table has left a lock on it.
+-- Above READ COMMITTED the snapshot is taken by the first statement and never renewed, so a claim that comes later
+-- would judge by an old picture. Any earlier statement that read or wrote a table has left a lock on it.
 CREATE OR REPLACE FUNCTION semel.require_first_statement() RETURNS void
 LANGUAGE plpgsql VOLATILE AS $$
 DECLARE

@@ -8,8 +8,9 @@
 --   semel.installation  a secret that keeps tenants from crafting keys which collide in the lock space.
 --   semel.migrations    which of these files have been applied.
 --
--- Callers use the functions, never the tables: semel.claim, semel.complete, semel.lease, semel.fence, … Each stands in a
--- file of its own, and each runs inside the caller's transaction, so that a driver in any language keeps the promises.
+-- Callers use the functions, never the tables: semel.claim, semel.complete, semel.lease, semel.fence, … Each stands in
+-- a file of its own, and each runs inside the caller's transaction, so that a driver in any language keeps the
+-- promises.
 
 CREATE TABLE semel.installation (
     -- A second row would split the lock space in two.

@@ -15,8 +15,8 @@ use crate::tls;
 pub struct Options {
     /// The most connections kept open.
     pub pool_size: usize,
-    /// How long one transaction may run, and how long its connection may stay idle inside it, before the server ends it.
-    /// It bounds how long a stopped or vanished process holds its key.
+    /// How long one transaction may run, and how long its connection may stay idle inside it, before the server ends
+    /// it. It bounds how long a stopped or vanished process holds its key.
     pub deadline: Duration,
     /// The isolation level of transactions.
     pub isolation: Isolation,

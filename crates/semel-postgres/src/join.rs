@@ -11,8 +11,7 @@ use uuid::Uuid;
 use crate::error::classify;
 use crate::store::{Granted, Postgres, interval_ms, read_claim};
 
-pub(crate) const JOIN_CLAIM: &str = "SELECT outcome, execution, replaces, status, headers, body, sealed_by, retry_after_ms \
-     FROM semel.claim($1, $2, $3, $4)";
+pub(crate) const JOIN_CLAIM: &str = include_str!("sql/join_claim.sql");
 
 /// The completion of a joined transaction finds the row it may replace by itself: under the claim's lock an expired row
 /// can only be the one that the claim saw.

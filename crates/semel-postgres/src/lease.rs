@@ -14,15 +14,11 @@ use crate::parameter::Parameter;
 use crate::store::{Postgres, interval_ms, read_refusal};
 use crate::tx::{Holds, Tx, roll_back_later};
 
-const LEASE: &str = "SELECT outcome, execution, epoch, recovery_point, status, headers, body, sealed_by, retry_after_ms \
-                     FROM semel.lease($1, $2, $3, $4, $5, make_interval(secs => $6::bigint / 1000.0::float8), \
-                     make_interval(secs => $7::bigint / 1000.0::float8), $8)";
-const RENEW: &str = "SELECT semel.renew($1, $2, $3, $4, make_interval(secs => $5::bigint / 1000.0::float8), \
-                     make_interval(secs => $6::bigint / 1000.0::float8))";
+const LEASE: &str = include_str!("sql/lease.sql");
+const RENEW: &str = include_str!("sql/renew.sql");
 const RELEASE: &str = "SELECT semel.release($1, $2, $3, $4)";
 const FENCE: &str = "SELECT semel.fence($1, $2, $3, $4)";
-const STUCK: &str =
-    "SELECT count(*) FROM semel.keys WHERE state = 'in_progress' AND lease_expires_at <= statement_timestamp()";
+const STUCK: &str = include_str!("sql/stuck_leases.sql");
 
 /// How often a lease is asked for again when another run's row got in between.
 const ATTEMPTS: usize = 3;

@@ -1,8 +1,9 @@
 //! Semel's store on PostgreSQL.
 //!
-//! Everything that keeps a promise is a function in the schema `semel`, so that a driver in any language keeps it inside
-//! its own transaction; see `functions/`. This crate adds what a Rust service wants on top: a pool, a transaction whose
-//! BEGIN travels with the claim and whose COMMIT travels with the completion, and errors that say what to do next.
+//! Everything that keeps a promise is a function in the schema `semel`, so that a driver in any language keeps it
+//! inside its own transaction; see `functions/`. This crate adds what a Rust service wants on top: a pool, a
+//! transaction whose BEGIN travels with the claim and whose COMMIT travels with the completion, and errors that say
+//! what to do next.
 //!
 //! ```no_run
 //! # async fn example() -> Result<(), Box<dyn std::error::Error + Send + Sync>> {

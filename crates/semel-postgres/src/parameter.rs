@@ -5,8 +5,8 @@ use std::time::SystemTime;
 use tokio_postgres::types::{ToSql, Type};
 use uuid::Uuid;
 
-/// A value that a statement is given. It names its type, so that a statement needs no round trip to be prepared and works
-/// behind a pooler in transaction mode.
+/// A value that a statement is given. It names its type, so that a statement needs no round trip to be prepared and
+/// works behind a pooler in transaction mode.
 ///
 /// For a type that is not listed here, wrap the value: `Typed(value, Type::JSONB)`.
 pub trait Parameter: ToSql + Sync {

@@ -6,10 +6,10 @@ use crate::error::classify;
 use crate::store::{Postgres, query};
 
 const MISSING: &str = include_str!("sql/missing_seals.sql");
-const FORGET: &str = include_str!("sql/forget_seals.sql");
 const REGISTER: &str = "INSERT INTO semel.seals (id) SELECT unnest($1) ON CONFLICT (id) DO NOTHING";
 
-/// Fails if a live row needs a key that is not known; otherwise remembers the known ones.
+/// Fails if a live row needs a key that is not known; otherwise remembers the known ones. An id is never forgotten:
+/// another process may still be sealing with it.
 pub(crate) async fn check(store: &Postgres, known: &[String]) -> Result<(), Error> {
     let connection = store.client().await?;
     let options = &store.shared.options;
@@ -18,11 +18,10 @@ pub(crate) async fn check(store: &Postgres, known: &[String]) -> Result<(), Erro
         let (id, until): (String, String) =
             (row.try_get("id").map_err(classify)?, row.try_get("until").map_err(classify)?);
         return Err(Error::Settings(format!(
-            "stored replies are sealed with key {id:?}, which is not among the sealing keys; keep it until {until}, when \
-             the last of them expires"
+            "stored replies are sealed with key {id:?}, which is not among the sealing keys; keep it until {until}, \
+             when the last of them expires"
         )));
     }
-    query(&connection, options, FORGET, &[&known]).await?;
     query(&connection, options, REGISTER, &[&known]).await?;
     Ok(())
 }

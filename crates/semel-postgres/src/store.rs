@@ -21,8 +21,7 @@ use crate::parameter::Parameter;
 use crate::tx::{Holds, Tx, roll_back_later};
 use crate::{lease, migrate, operator, reap, seals};
 
-const CLAIM: &str = "SELECT outcome, execution, replaces, status, headers, body, sealed_by, retry_after_ms \
-                     FROM semel.claim($1, $2, $3, $4, false)";
+const CLAIM: &str = include_str!("sql/claim.sql");
 const WAIT: &str = "SELECT semel.wait($1, $2, $3)";
 
 /// How often leased work is looked at while a request waits for it: it holds no lock that could wake the waiting.

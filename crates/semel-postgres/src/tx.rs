@@ -17,20 +17,18 @@ use crate::flight::{Flight, Prepared};
 use crate::parameter::Parameter;
 use crate::store::{Shared, interval_ms};
 
-const COMPLETE: &str = "SELECT semel.complete($1, $2, $3, $4, $5, $6, $7, $8, $9, \
-                        make_interval(secs => $10::bigint / 1000.0::float8), $11, $12)";
-const COMPLETE_LEASED: &str = "SELECT semel.complete_leased($1, $2, $3, $4, $5, $6, $7, \
-                               make_interval(secs => $8::bigint / 1000.0::float8), $9, $10)";
-const ADVANCE: &str = "SELECT semel.advance($1, $2, $3, $4, $5, \
-                       make_interval(secs => $6::bigint / 1000.0::float8))";
+const COMPLETE: &str = include_str!("sql/complete.sql");
+const COMPLETE_LEASED: &str = include_str!("sql/complete_leased.sql");
+const ADVANCE: &str = include_str!("sql/advance.sql");
 
 /// How long a transaction that was given up may take to roll back before its statement is cancelled.
 const ROLLBACK_PATIENCE: Duration = Duration::from_millis(500);
 
 /// A transaction on PostgreSQL that holds a claim, a fence, or nothing.
 ///
-/// What it does becomes visible with the reply when Semel completes it, and vanishes when it is rolled back or dropped, or
-/// when the process dies (I1). A statement that fails leaves PostgreSQL refusing all further ones; answer with an error.
+/// What it does becomes visible with the reply when Semel completes it, and vanishes when it is rolled back or dropped,
+/// or when the process dies (I1). A statement that fails leaves PostgreSQL refusing all further ones; answer with an
+/// error.
 pub struct Tx {
     shared: Arc<Shared>,
     /// Gone once the transaction has ended.
@@ -99,8 +97,8 @@ impl Tx {
         self.note(result).await
     }
 
-    /// Defers a statement to the completion, with which it travels in one flight. It is not run at all when the effect is
-    /// rolled back.
+    /// Defers a statement to the completion, with which it travels in one flight. It is not run at all when the effect
+    /// is rolled back.
     pub fn defer(&mut self, statement: Deferred) {
         self.begun = true;
         self.deferred.push(statement);
@@ -258,8 +256,8 @@ impl Tx {
 
 type Answers = Vec<Result<Vec<Row>, tokio_postgres::Error>>;
 
-/// The error that decides: a broken connection makes the outcome ambiguous; otherwise it is the first that is not a mere
-/// consequence of an earlier one.
+/// The error that decides: a broken connection makes the outcome ambiguous; otherwise it is the first that is not a
+/// mere consequence of an earlier one.
 fn first_failure(answers: Answers) -> Option<Error> {
     let mut failures: Vec<tokio_postgres::Error> = answers.into_iter().filter_map(Result::err).collect();
     let decides = failures.iter().position(|error| !is_connection_lost(error) && !is_aborted(error));
@@ -384,8 +382,8 @@ pub(crate) fn roll_back_later(connection: Object) {
     }
 }
 
-/// Rolls back. A statement that still runs is cancelled, and a connection that does not answer is closed: either way the
-/// server ends the transaction and frees the key.
+/// Rolls back. A statement that still runs is cancelled, and a connection that does not answer is closed: either way
+/// the server ends the transaction and frees the key.
 async fn roll_back(connection: Object) {
     if matches!(timeout(ROLLBACK_PATIENCE, connection.batch_execute("ROLLBACK")).await, Ok(Ok(()))) {
         return;

@@ -71,6 +71,37 @@ async fn a_key_that_psql_ran_replays_in_rust_and_the_other_way_round() {
     assert_eq!(charges(&database).await, 2);
 }
 
+/// The blocks of the guide, one after the other in one session, as it says.
+#[tokio::test]
+async fn the_guide_runs_as_it_is_written() {
+    let (database, _store) = shop().await;
+    let guide = include_str!("../../../docs/guides/plain-sql.md");
+    let blocks: Vec<&str> =
+        guide.split("```sql\n").skip(1).map(|block| block.split_once("```").expect("a block ends").0).collect();
+    assert!(blocks.len() >= 5, "the guide has its SQL");
+    let script = tempfile_with(&blocks.join("\n"));
+    let output = Command::new("psql")
+        .arg(database.url())
+        .args(["--no-psqlrc", "--tuples-only", "--no-align", "-v", "ON_ERROR_STOP=1", "-f"])
+        .arg(script.path())
+        .output()
+        .expect("psql is installed");
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stderr));
+    let lines: Vec<&str> = said.lines().collect();
+    for expected in ["fresh", "mismatch", "t"] {
+        assert!(lines.contains(&expected), "{expected} is not in {said}");
+    }
+    assert!(lines.iter().any(|line| line.starts_with("replay|201|")), "{said}");
+    assert!(!lines.contains(&"f"), "a check of the guide failed: {said}");
+}
+
+fn tempfile_with(script: &str) -> tempfile::NamedTempFile {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), script).unwrap();
+    file
+}
+
 #[tokio::test]
 async fn psql_is_told_at_once_that_a_key_is_in_flight() {
     let (database, _store) = shop().await;

@@ -10,8 +10,8 @@ use crate::statement;
 /// A statement whose result the work does not need, so that it can run at the completion: an operation that defers all
 /// its statements holds the writer for microseconds.
 ///
-/// It declares how many rows it touches. Another number rolls everything back with [`Error::RowCount`]: a balance update
-/// that hits no row cannot end in a stored success. It must be one INSERT, UPDATE or DELETE without RETURNING.
+/// It declares how many rows it touches. Another number rolls everything back with [`Error::RowCount`]: a balance
+/// update that hits no row cannot end in a stored success. It must be one INSERT, UPDATE or DELETE without RETURNING.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Deferred {
     rows: u64,

@@ -11,8 +11,8 @@ use crate::store::Sqlite;
 use crate::writer::run;
 
 /// The claim reads in the caller's transaction and the UNIQUE constraint judges at the completion, so of two that race
-/// one cannot commit (I2). Begin with `TransactionBehavior::Immediate`: a deferred transaction whose snapshot has become
-/// old fails at its first write with [`Error::Conflict`].
+/// one cannot commit (I2). Begin with `TransactionBehavior::Immediate`: a deferred transaction whose snapshot has
+/// become old fails at its first write with [`Error::Conflict`].
 ///
 /// The connection is the caller's: its `synchronous` and `foreign_keys` are left as they are.
 impl Join<Sqlite> for Transaction<'_> {
@@ -34,8 +34,8 @@ impl Join<Sqlite> for Transaction<'_> {
         run(self, "ROLLBACK TO semel_effect").map_err(classify)
     }
 
-    /// The expired row that may be replaced is looked up again: all reads of one transaction see one snapshot, so it can
-    /// only be the one that the claim saw.
+    /// The expired row that may be replaced is looked up again: all reads of one transaction see one snapshot, so it
+    /// can only be the one that the claim saw.
     async fn complete(&mut self, ask: &Ask, completion: &Completion) -> Result<(), Error> {
         let now_ms = SystemClock.now_ms();
         let Standing::Free { expired } = Standing::read(self, ask, now_ms)? else { return Err(Error::Raced) };

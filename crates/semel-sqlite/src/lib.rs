@@ -2,8 +2,8 @@
 //!
 //! Keys, replies and effects live in the service's own file, in write-ahead mode with an fsync at every commit. One
 //! writer commits waiting operations as a group, each in its own savepoint, so that many operations share one fsync; no
-//! answer and no replay leaves before its group's COMMIT (I1). Several processes may use the file, such as an operator's
-//! command beside the service.
+//! answer and no replay leaves before its group's COMMIT (I1). Several processes may use the file, such as an
+//! operator's command beside the service.
 //!
 //! ```no_run
 //! # async fn example() -> Result<(), Box<dyn std::error::Error + Send + Sync>> {

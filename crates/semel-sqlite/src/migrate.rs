@@ -38,8 +38,8 @@ impl Migration {
 
 /// Brings a file's schema to this version, making the file if there is none, and names the migrations that took.
 ///
-/// All of them apply in one commit: after a crash the schema is as it was. Again, it does nothing. Several processes may
-/// call it at once; one migrates and the others find it done.
+/// All of them apply in one commit: after a crash the schema is as it was. Again, it does nothing. Several processes
+/// may call it at once; one migrates and the others find it done.
 pub async fn migrate(path: impl AsRef<Path>) -> Result<Vec<String>, Error> {
     let mut connection = connect::open(path.as_ref(), PATIENCE)?;
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(classify)?;
@@ -99,8 +99,8 @@ fn check_recorded(recorded: &[(u32, String)]) -> Result<(), Error> {
     for (position, (version, checksum)) in recorded.iter().enumerate() {
         let Some(migration) = MIGRATIONS.get(position) else {
             return Err(Error::Schema(format!(
-                "the file has version {version} of the Semel schema, which is newer than this program's {}; use a newer \
-                 semel",
+                "the file has version {version} of the Semel schema, which is newer than this program's {}; use a \
+                 newer semel",
                 MIGRATIONS.len()
             )));
         };

@@ -79,7 +79,7 @@ impl Sqlite {
                 let run = found.execution.as_uuid();
                 let (tenant, operation, key) = (scope.tenant(), scope.operation(), key.as_str());
                 connection.execute(EVICT_KEY, (tenant, operation, key, run.as_bytes())).map_err(classify)?;
-                let audit = (now_ms, &audit.actor, "keys.evict", tenant, operation, key, run.as_bytes(), &audit.reason);
+                let audit = (now_ms, &audit.actor, "keys evict", tenant, operation, key, run.as_bytes(), &audit.reason);
                 connection.execute(AUDIT, audit).map_err(classify)?;
             }
             Ok(judged)

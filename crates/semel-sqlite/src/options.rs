@@ -19,8 +19,8 @@ pub struct Options {
     pub retry_after: Duration,
     /// The most operations that share one commit.
     pub group_limit: usize,
-    /// How old a group may get before the next operation goes into a new one. Under load this bounds how long a finished
-    /// operation waits for others to join.
+    /// How old a group may get before the next operation goes into a new one. Under load this bounds how long a
+    /// finished operation waits for others to join.
     pub group_age: Duration,
     /// How long to wait for another process that holds the file's write lock.
     pub busy_timeout: Duration,
@@ -28,8 +28,9 @@ pub struct Options {
 
 impl Options {
     pub(crate) fn checked(self) -> Result<Options, Error> {
-        let problem = if self.deadline < Duration::from_millis(1) {
-            "the deadline must be at least 1 ms"
+        let day = Duration::from_secs(24 * 60 * 60);
+        let problem = if self.deadline < Duration::from_millis(1) || self.deadline > day {
+            "the deadline must be 1 ms to 24 h"
         } else if !(1..=64).contains(&self.readers) {
             "readers must be 1 to 64"
         } else if !(1..=10_000).contains(&self.group_limit) {

@@ -7,12 +7,11 @@ use crate::error::classify;
 use crate::store::Sqlite;
 
 const SEALS: &str = include_str!("sql/seals.sql");
-const FORGET_SEAL: &str = include_str!("sql/forget_seal.sql");
 const REMEMBER_SEAL: &str = include_str!("sql/remember_seal.sql");
 
 impl Sqlite {
-    /// Refuses to go on while a live reply needs a sealing key that this process lacks; forgets keys that no reply needs
-    /// any more, and remembers those in use, in one commit.
+    /// Refuses to go on while a live reply needs a sealing key that this process lacks, and remembers the keys in use, in
+    /// one commit. An id is never forgotten: another process may still be sealing with it.
     pub(crate) async fn check_known_seals(&self, known: &[String]) -> Result<(), Error> {
         self.transact(None, |connection| {
             let now_ms = self.now_ms();
@@ -27,7 +26,6 @@ impl Sqlite {
                          behind the first key: the last of them expires in {seconds} s"
                     )));
                 }
-                connection.execute(FORGET_SEAL, (&id,)).map_err(classify)?;
             }
             for id in known {
                 connection.execute(REMEMBER_SEAL, (id,)).map_err(classify)?;

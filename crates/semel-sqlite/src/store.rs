@@ -50,8 +50,8 @@ pub(crate) enum Answer {
 }
 
 impl Sqlite {
-    /// Opens the file, making an empty one if there is none. It does not look for Semel's tables: [`Store::check`] does,
-    /// and [`Sqlite::migrate`] makes them.
+    /// Opens the file, making an empty one if there is none. It does not look for Semel's tables: [`Store::check`]
+    /// does, and [`Sqlite::migrate`] makes them.
     pub async fn open(path: impl AsRef<Path>, options: Options) -> Result<Sqlite, Error> {
         let options = options.checked()?;
         let path = path.as_ref();

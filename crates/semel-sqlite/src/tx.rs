@@ -25,8 +25,8 @@ const MAX_DEFERRED: usize = 1000;
 /// the first statement and the answer short. A turn past the deadline is rolled back and passed on; what is run in it
 /// later gets [`Error::Deadline`] and changes nothing.
 ///
-/// Statements run on the caller's thread. Pass parameters as tuples, arrays or [`rusqlite::params_from_iter`]: the slice
-/// that `rusqlite::params!` makes is not `Send`, so a future that holds it cannot be spawned.
+/// Statements run on the caller's thread. Pass parameters as tuples, arrays or [`rusqlite::params_from_iter`]: the
+/// slice that `rusqlite::params!` makes is not `Send`, so a future that holds it cannot be spawned.
 #[derive(Debug)]
 pub struct Tx {
     // Dropped first, so that the savepoint is rolled back before the key is free.
@@ -95,7 +95,8 @@ impl Tx {
         self.run(sql, |connection| connection.prepare_cached(sql)?.execute(params)).await
     }
 
-    /// Runs a query and maps its first row; a query without rows is an error ([`rusqlite::Error::QueryReturnedNoRows`]).
+    /// Runs a query and maps its first row; a query without rows is an error
+    /// ([`rusqlite::Error::QueryReturnedNoRows`]).
     pub async fn query_row<T>(
         &mut self,
         sql: &str,

@@ -110,12 +110,13 @@ impl Writer {
         Ok(Writer { shared })
     }
 
-    /// Waits for a turn and opens its savepoint. The wait is bounded by the deadline.
+    /// Waits for a turn and opens its savepoint. The wait is bounded by twice the deadline: whoever queues behind an
+    /// operation that hangs gets the turn when the deadline takes it back, rather than giving up in the same moment.
     pub(crate) async fn enter(&self) -> Result<Turn, Error> {
         let granted = lock(&self.shared.queue).ask(&self.shared)?;
         let turn = match granted {
             Ok(turn) => turn,
-            Err(waiting) => match tokio::time::timeout(self.shared.deadline, waiting).await {
+            Err(waiting) => match tokio::time::timeout(self.shared.deadline * 2, waiting).await {
                 Ok(Ok(turn)) => turn,
                 Ok(Err(_)) => return Err(Error::Unavailable("the writer has stopped".into())),
                 Err(_) => return Err(Error::Unavailable("other operations held the writer for too long".into())),

@@ -9,7 +9,7 @@ use common::{File, ask, completion, fresh, insert};
 use semel::{Claim, Error, Key, Store, Tx as _};
 use semel_sqlite::{Options, Sqlite};
 
-const DEADLINE: Duration = Duration::from_millis(200);
+const DEADLINE: Duration = Duration::from_secs(1);
 
 async fn impatient(file: &File) -> Sqlite {
     file.open_with(Options { deadline: DEADLINE, ..file.options() }).await

@@ -105,7 +105,7 @@ async fn a_claim_that_another_handle_overtook_is_refused_at_its_first_statement(
 #[tokio::test]
 async fn an_operator_works_on_the_file_while_the_service_does() {
     let file = File::create().await;
-    let (service, operator) = (file.open().await, file.open().await);
+    let service = file.open().await;
     let (stored, leased) = (Key::random(), Key::random());
     let mut tx = fresh(&service, &stored).await;
     insert(&mut tx, "stored").await.unwrap();
@@ -119,9 +119,10 @@ async fn an_operator_works_on_the_file_while_the_service_does() {
     };
     assert!(matches!(service.lease(&ask(&leased), &terms).await.unwrap(), Claim::Fresh(_)));
 
-    // The service is in the middle of a transaction.
+    // The service is in the middle of a transaction when the operator's command opens the file.
     let mut tx = service.begin().await.unwrap();
     insert(&mut tx, "open").await.unwrap();
+    let operator = file.open().await;
     assert_eq!(operator.list_keys(&KeyFilter { limit: 10, ..KeyFilter::default() }).await.unwrap().len(), 2);
     let audit = Audit { actor: "ada".to_owned(), reason: "a test".to_owned() };
     assert_eq!(operator.evict_key(&scope(), &leased, &audit, false).await.unwrap(), Eviction::InFlight);

@@ -27,8 +27,8 @@ pub fn policy_document(routes: &[(&str, &Policy)], settings: &Settings) -> Value
         "client_retry_horizon_seconds": settings.retention.client_retry_horizon().as_secs_f64(),
         "fingerprint": {
             "of": ["method", "target with query", "media type", "body"],
-            "json": "canonical form (RFC 8785); bodies with duplicate members, invalid UTF-8 or numbers beyond a double \
-                     are compared byte by byte",
+            "json": "canonical form (RFC 8785); bodies with duplicate members, invalid UTF-8 or numbers beyond a \
+                     double are compared byte by byte",
             "other": "byte by byte",
             "on_mismatch": "key-reused",
         },

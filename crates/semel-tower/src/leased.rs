@@ -147,9 +147,9 @@ async fn complete<S: Store>(semel: &Semel<S>, lease: &Lease, reply: &Reply) -> R
 }
 
 /// Ends the lease now, so that a retry need not wait for it to run out. If that fails, it runs out by itself.
-/// The renewal stops first: it would undo the release.
+/// The renewal ends first: it would undo the release.
 async fn give_up<S: Store>(semel: &Semel<S>, lease: &Lease, alive: KeepAlive) {
-    drop(alive);
+    alive.stop().await;
     if let Err(error) = semel.store().release(lease).await {
         let operation = lease.scope().operation();
         tracing::warn!(operation, error = &error as &dyn std::error::Error, "a lease could not be released");

@@ -8,7 +8,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use tokio::sync::watch;
+use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
 use tokio::time::MissedTickBehavior;
 
@@ -169,13 +169,17 @@ impl<S: Store> Semel<S> {
     /// Renews the lease in the background until the guard is dropped, three times per lease.
     pub fn keep_alive(&self, lease: &Lease) -> KeepAlive {
         let (lost, watching) = watch::channel(false);
+        let (stop, mut stopping) = oneshot::channel();
         let (store, lease) = (self.store().clone(), lease.clone());
         let task = tokio::spawn(async move {
             let mut ticks = tokio::time::interval(lease.lease_for / 3);
             ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
             ticks.tick().await;
             loop {
-                ticks.tick().await;
+                tokio::select! {
+                    _ = &mut stopping => return,
+                    _ = ticks.tick() => {}
+                }
                 match store.renew(&lease, lease.lease_for).await {
                     Ok(()) => {}
                     Err(Error::Fenced) => {
@@ -189,7 +193,7 @@ impl<S: Store> Semel<S> {
                 }
             }
         });
-        KeepAlive { task, watching }
+        KeepAlive { task, stop: Some(stop), watching }
     }
 
     async fn begin_fenced(&self, lease: &Lease) -> Result<S::Tx, Error> {
@@ -205,6 +209,7 @@ impl<S: Store> Semel<S> {
 #[derive(Debug)]
 pub struct KeepAlive {
     task: JoinHandle<()>,
+    stop: Option<oneshot::Sender<()>>,
     watching: watch::Receiver<bool>,
 }
 
@@ -214,6 +219,14 @@ impl KeepAlive {
         if self.watching.wait_for(|lost| *lost).await.is_err() {
             std::future::pending::<()>().await;
         }
+    }
+}
+
+impl KeepAlive {
+    /// Stops the renewal and waits for one that is under way, so that a release which follows has the last word.
+    pub async fn stop(mut self) {
+        drop(self.stop.take());
+        let _ = (&mut self.task).await;
     }
 }
 

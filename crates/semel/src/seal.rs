@@ -40,7 +40,8 @@ pub enum Error {
     Empty,
     /// The id is not 1 to 64 visible ASCII characters without `:` and `,`.
     #[error(
-        "the id of a sealing key must be 1 to {MAX_ID_CHARACTERS} visible ASCII characters without ':' and ',', not {0:?}"
+        "the id of a sealing key must be 1 to {MAX_ID_CHARACTERS} visible ASCII characters without ':' and ',', \
+         not {0:?}"
     )]
     Id(String),
     /// Two keys share an id.

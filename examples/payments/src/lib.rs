@@ -92,3 +92,13 @@ async fn wrong_method() -> Problem {
     let detail = "This path does not take this method; see the Allow header.";
     problem(&code::METHOD_NOT_ALLOWED, detail)
 }
+
+/// The Rust in the documentation, compiled.
+#[cfg(doctest)]
+mod documentation {
+    #[doc = include_str!("../../../docs/guides/axum-and-sqlx.md")]
+    struct Guide;
+
+    #[doc = include_str!("../../../docs/operating/encryption.md")]
+    struct Encryption;
+}

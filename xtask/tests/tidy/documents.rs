@@ -26,10 +26,35 @@ pub(crate) fn check(sources: &[Source]) -> Vec<String> {
             }
         }
     }
+    let tests = test_names(sources);
+    wrong.extend(documents.iter().flat_map(|document| missing_tests(document, &tests)));
     for document in documents {
         let unread = document.path.starts_with("docs/") && !linked.contains(&document.path);
         if unread && !ENTRANCES.contains(&document.path.as_str()) {
             wrong.push(format!("{}: no other document links here, so nobody will read it", document.path));
+        }
+    }
+    wrong
+}
+
+/// Every name of a function, which is what a test is by its name.
+fn test_names(sources: &[Source]) -> HashSet<&str> {
+    let code = sources.iter().filter(|source| source.is("rs"));
+    let declared = code.flat_map(|source| source.text.split("fn ").skip(1));
+    declared.map(|rest| rest.split(|c: char| !c.is_alphanumeric() && c != '_').next().unwrap_or_default()).collect()
+}
+
+/// Tables that name the tests which prove them: a name in backticks of four words or more must exist.
+fn missing_tests(document: &Source, tests: &HashSet<&str>) -> Vec<String> {
+    let mut wrong = Vec::new();
+    for (number, line) in (1..).zip(document.text.lines()).filter(|(_, line)| line.starts_with('|')) {
+        for name in line.split('`').skip(1).step_by(2) {
+            let is_test = name.matches('_').count() >= 3
+                && name.chars().all(|c| c.is_ascii_lowercase() || "_0123456789".contains(c));
+            let is_metric = name.starts_with("semel_") || name.starts_with("idle_in_");
+            if is_test && !is_metric && !tests.contains(name) {
+                wrong.push(format!("{}:{number}: there is no test of the name {name}", document.path));
+            }
         }
     }
     wrong
@@ -102,6 +127,13 @@ mod tests {
         let readme = Source::new("README.md", "See [a](docs/none.md#x), [b](https://x.y/z), [c](#here).\n");
         assert_eq!(check(&[readme]), ["README.md:1: the link leads nowhere: docs/none.md"]);
         assert!(check(&[Source::new("README.md", "```\nsee [a](docs/none.md)\n```\n")]).is_empty());
+    }
+
+    #[test]
+    fn a_test_that_a_table_names_must_exist() {
+        let code = Source::new("a.rs", "#[test]\nfn a_key_runs_once() {}\n");
+        let readme = Source::new("README.md", "| once | `a_key_runs_once` |\n| twice | `a_key_runs_twice` |\n");
+        assert_eq!(check(&[code, readme]), ["README.md:2: there is no test of the name a_key_runs_twice"]);
     }
 
     #[test]

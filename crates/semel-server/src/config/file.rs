@@ -68,7 +68,9 @@ fn text(setting: &Setting, value: &Value) -> Result<String> {
                 Value::String(tenant) if !token.contains([':', ',']) && !tenant.contains(',') => {
                     Ok(format!("{token}:{tenant}"))
                 }
-                _ => bail!("each entry of [sandbox.tokens] must be TOKEN = \"TENANT\", without ':' in the token and without ','"),
+                _ => bail!(
+                    "each entry of [sandbox.tokens] must be TOKEN = \"TENANT\", without ':' in the token and without ','"
+                ),
             });
             Ok(pairs.collect::<Result<Vec<_>>>()?.join(","))
         }

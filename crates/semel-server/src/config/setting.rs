@@ -98,7 +98,8 @@ pub(crate) const SETTINGS: &[Setting] = &[
     Setting {
         name: "reply_keys",
         default: "",
-        accepts: "ID:KEY or several separated by commas, each KEY 32 bytes in base64; the first seals, all of them open",
+        accepts: "ID:KEY or several separated by commas, each KEY 32 bytes in base64; the first seals, all of them \
+                  open",
         meaning: "Keys that encrypt stored replies; not encrypted by default",
         exposure: Exposure::Secret,
         used_by: SANDBOX,

@@ -1,15 +1,19 @@
 //! Runs the binary on a database of the test's own.
 
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use reqwest::{Client, RequestBuilder, Response};
 use semel_testkit::database::{TempDatabase, TempFile, sqlite_path};
 use semel_testkit::process::Service;
 use serde_json::{Value, json};
+use tokio::process::Command;
 
 pub(crate) const SEMEL: &str = env!("CARGO_BIN_EXE_semel");
+
+/// How long a command may take.
+const ENDS_WITHIN: Duration = Duration::from_secs(60);
 
 /// An empty database on either store.
 pub(crate) enum Home {
@@ -92,7 +96,14 @@ pub(crate) fn semel_with(arguments: &[&str], environment: &[(&str, &str)], file:
         command.env_remove(name);
     }
     command.args(arguments).envs(environment.iter().copied()).current_dir(directory.path()).stdin(Stdio::null());
-    let output = command.output().unwrap();
+    // A command that should have failed may serve for ever instead. The test may be in a runtime already, where another
+    // one cannot be waited for; a thread of its own can.
+    let running = || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async { tokio::time::timeout(ENDS_WITHIN, command.kill_on_drop(true).output()).await })
+    };
+    let ended = std::thread::scope(|scope| scope.spawn(running).join().unwrap());
+    let output = ended.unwrap_or_else(|_| panic!("semel {arguments:?} did not end within {ENDS_WITHIN:?}")).unwrap();
     Ended {
         code: output.status.code(),
         stdout: String::from_utf8(output.stdout).unwrap(),

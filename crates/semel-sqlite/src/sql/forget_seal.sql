@@ -1,1 +1,0 @@
-DELETE FROM semel_seals WHERE id = ?1
