@@ -7,7 +7,7 @@ CREATE TABLE semel.audit (
     operation text,
     key       text,
     execution uuid,
-    reason    text NOT NULL CHECK (octet_length(reason) BETWEEN 1 AND 4096)
+    reason    text NOT NULL CHECK (octet_length(reason) BETWEEN 1 AND 1024)
 );
 
 -- Every id of a sealing key that a process of this installation has started with and rows may need.

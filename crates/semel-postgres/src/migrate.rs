@@ -70,19 +70,22 @@ pub fn functions() -> &'static [(&'static str, &'static str)] {
     FUNCTIONS
 }
 
-/// The whole schema as one script, for people who apply it with their own tools. It records what it did, so that
-/// `semel migrate` goes on from there.
+/// The whole schema as one script in one transaction, for databases whose changes go through other hands. It leaves the
+/// same record as [`crate::Postgres::migrate`], so that services take the database as migrated.
 pub fn schema_sql() -> String {
-    let mut script = format!("BEGIN;\n{PROLOGUE}");
+    let mut script = format!(
+        "-- Semel {} on PostgreSQL, for a database that has no Semel schema yet.\n\nBEGIN;\n\n{PROLOGUE}",
+        env!("CARGO_PKG_VERSION")
+    );
     for Migration { version, name, sql } in MIGRATIONS {
         let checksum: String = Sha256::digest(sql).iter().map(|byte| format!("{byte:02x}")).collect();
         script.push_str(&format!(
-            "\n-- {name}\n{sql}\nINSERT INTO semel.migrations (version, name, checksum) \
+            "\n-- {name}\n{sql}\nINSERT INTO semel.migrations (version, name, checksum)\n\
              VALUES ({version}, '{name}', '\\x{checksum}');\n"
         ));
     }
     for (name, sql) in FUNCTIONS {
-        script.push_str(&format!("\n-- {name}\n{sql}"));
+        script.push_str(&format!("\n-- function semel.{name}\n{sql}"));
     }
     script.push_str("\nCOMMIT;\n");
     script

@@ -48,7 +48,7 @@ mod writer;
 
 pub use deferred::Deferred;
 pub use error::{is_unique_violation, sqlite_error};
-pub use migrate::{migrate, migrations};
+pub use migrate::{migrate, migrations, schema_sql};
 pub use options::Options;
 pub use store::Sqlite;
 pub use tx::Tx;

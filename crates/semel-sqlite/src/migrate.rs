@@ -23,6 +23,25 @@ pub fn migrations() -> impl Iterator<Item = (u32, &'static str, &'static str)> {
     MIGRATIONS.iter().map(|migration| (migration.version, migration.name, migration.sql))
 }
 
+/// The whole schema as one script in one transaction, for files whose changes go through other hands. It leaves the
+/// same record as [`migrate`], so that services take the file as migrated.
+pub fn schema_sql() -> String {
+    let mut script = format!(
+        "-- Semel {} on SQLite, for a file that has no Semel schema yet.\n\nBEGIN;\n\n{MIGRATIONS_TABLE}",
+        env!("CARGO_PKG_VERSION")
+    );
+    for migration in MIGRATIONS {
+        let Migration { version, name, sql } = migration;
+        script.push_str(&format!(
+            "\n-- {name}\n{sql}\nINSERT INTO semel_migrations (version, name, checksum, applied_at)\n\
+             VALUES ({version}, '{name}', '{}', CAST(strftime('%s', 'now') AS INTEGER) * 1000);\n",
+            migration.checksum()
+        ));
+    }
+    script.push_str("\nCOMMIT;\n");
+    script
+}
+
 struct Migration {
     version: u32,
     name: &'static str,

@@ -10,8 +10,8 @@ const SEALS: &str = include_str!("sql/seals.sql");
 const REMEMBER_SEAL: &str = include_str!("sql/remember_seal.sql");
 
 impl Sqlite {
-    /// Refuses to go on while a live reply needs a sealing key that this process lacks, and remembers the keys in use, in
-    /// one commit. An id is never forgotten: another process may still be sealing with it.
+    /// Refuses to go on while a live reply needs a sealing key that this process lacks, and remembers the keys in use,
+    /// in one commit. An id is never forgotten: another process may still be sealing with it.
     pub(crate) async fn check_known_seals(&self, known: &[String]) -> Result<(), Error> {
         self.transact(None, |connection| {
             let now_ms = self.now_ms();

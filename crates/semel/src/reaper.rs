@@ -39,16 +39,20 @@ impl Reaper {
         }
     }
 
-    /// Sweeps until `stop` completes. A store that cannot be reached is tried again at the next turn.
+    /// Sweeps until `stop` completes, which may cut a sweep short: the batch it was in commits or does not. A store
+    /// that cannot be reached is tried again at the next turn.
     pub async fn run<S: Store>(&self, store: &S, stop: impl Future<Output = ()> + Send) {
-        tokio::pin!(stop);
+        tokio::select! {
+            () = stop => {}
+            () = self.sweep_for_ever(store) => {}
+        }
+    }
+
+    async fn sweep_for_ever<S: Store>(&self, store: &S) {
         let mut ticks = tokio::time::interval(self.every);
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
-            tokio::select! {
-                () = &mut stop => return,
-                _ = ticks.tick() => {}
-            }
+            ticks.tick().await;
             let swept = async {
                 let reaped = self.sweep(store).await?;
                 observe::keys_stuck(store.stuck_leases().await?);

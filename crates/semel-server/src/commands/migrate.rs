@@ -1,14 +1,12 @@
 //! `semel migrate`: Semel's tables in your database.
 
-mod script;
-
 use anyhow::Result;
 use clap::Args;
 
 use super::{Done, print};
-use crate::config::Config;
 use crate::config::flags::Flags;
 use crate::config::setting::DATABASE;
+use crate::config::{Config, DatabaseUrl};
 use crate::database::{Database, Missing};
 
 const AFTER_HELP: &str = "\
@@ -34,7 +32,10 @@ pub(crate) struct Arguments {
 /// running this again goes on from there.
 pub(crate) async fn run(config: &Config, arguments: &Arguments) -> Result<Done> {
     if arguments.print {
-        print(&script::script(&config.database_url))?;
+        print(&match config.database_url {
+            DatabaseUrl::Postgres(_) => semel_postgres::schema_sql(),
+            DatabaseUrl::Sqlite(_) => semel_sqlite::schema_sql(),
+        })?;
         return Ok(Done::Completed);
     }
     let database = Database::open(config, Missing::Create).await?;

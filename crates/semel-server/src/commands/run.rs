@@ -53,12 +53,9 @@ pub(crate) async fn run(config: Config) -> Result<Done> {
     Ok(Done::Completed)
 }
 
-/// Reaps until it is time to stop. A sweep over many keys is cut short; the batch it was in either commits or does not.
+/// Reaps until it is time to stop.
 pub(crate) async fn reap(database: &Database, reaper: Reaper, stop: Shutdown) {
-    tokio::select! {
-        () = stop.requested() => {}
-        () = async { with_store!(database, store => reaper.run(store, std::future::pending()).await) } => {}
-    }
+    with_store!(database, store => reaper.run(store, stop.requested()).await);
 }
 
 fn check_roles(roles: &str) -> Result<()> {

@@ -69,7 +69,8 @@ fn text(setting: &Setting, value: &Value) -> Result<String> {
                     Ok(format!("{token}:{tenant}"))
                 }
                 _ => bail!(
-                    "each entry of [sandbox.tokens] must be TOKEN = \"TENANT\", without ':' in the token and without ','"
+                    "each entry of [sandbox.tokens] must be TOKEN = \"TENANT\", without ':' in the token and \
+                     without ','"
                 ),
             });
             Ok(pairs.collect::<Result<Vec<_>>>()?.join(","))
