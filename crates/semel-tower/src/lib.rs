@@ -33,6 +33,7 @@ pub mod problem;
 pub mod replay;
 
 mod answer;
+mod body;
 mod document;
 mod layer;
 mod leased;
@@ -43,6 +44,7 @@ mod slot;
 mod tally;
 mod transaction;
 
+pub use body::read_body;
 pub use document::{policy_document, policy_route};
 pub use extract::{Keyed, LeaseHandle, Tx};
 pub use header::Mode;

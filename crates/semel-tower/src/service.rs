@@ -4,7 +4,6 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::{OriginalUri, Request};
@@ -12,10 +11,10 @@ use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use http::request::Parts;
 use http::{Uri, header};
-use http_body_util::{BodyExt, LengthLimitError, Limited};
 use semel::{Ask, Fingerprint, Key, Scope, Semel, Store, failpoint};
 use tower::Service;
 
+use crate::body::read_body;
 use crate::code;
 use crate::extract::Keyed;
 use crate::header::{Invalid, parse};
@@ -110,7 +109,8 @@ async fn ask<S: Store>(shared: &Shared<S>, parts: Parts, body: Body, tally: &mut
     };
     let scope = scope_of(&parts, tally).map_err(IntoResponse::into_response)?;
     let deadline = shared.semel.settings().deadline;
-    let body = buffered(&parts, body, policy.body_limit, deadline).await.map_err(|problem| {
+    // The whole body, because the fingerprint covers it.
+    let body = read_body(&parts.headers, body, policy.body_limit, deadline).await.map_err(|problem| {
         tally.set("invalid");
         problem.into_response()
     })?;
@@ -159,27 +159,6 @@ fn scope_of(parts: &Parts, tally: &Tally) -> Result<Scope, Problem> {
         ));
     };
     Scope::new(principal.as_str(), tally.operation()).map_err(|invalid| misplaced(invalid.to_string()))
-}
-
-/// The whole body, because the fingerprint covers it. A body that announces too much is refused unread.
-async fn buffered(parts: &Parts, body: Body, limit: usize, deadline: Duration) -> Result<Bytes, Problem> {
-    let too_large = || {
-        let detail = format!("the request body is larger than {limit} bytes; nothing ran");
-        Problem::of(&code::BODY_TOO_LARGE, detail)
-    };
-    let announced = parts.headers.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
-    if announced.is_some_and(|length: u64| length > limit as u64) {
-        return Err(too_large());
-    }
-    match tokio::time::timeout(deadline, Limited::new(body, limit).collect()).await {
-        Ok(Ok(collected)) => Ok(collected.to_bytes()),
-        Ok(Err(error)) if error.is::<LengthLimitError>() => Err(too_large()),
-        Ok(Err(_)) => Err(Problem::of(&code::BODY_INCOMPLETE, "the request body broke off; nothing ran")),
-        Err(_) => {
-            let detail = format!("the request body did not arrive within {} ms; nothing ran", deadline.as_millis());
-            Err(Problem::of(&code::BODY_INCOMPLETE, detail))
-        }
-    }
 }
 
 /// The target is the one the client sent, whatever prefix a nested router has cut off.

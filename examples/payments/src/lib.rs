@@ -23,7 +23,6 @@ mod transfer;
 mod webhook;
 
 use axum::Router;
-use axum::extract::DefaultBodyLimit;
 use axum::middleware::from_fn_with_state;
 use axum::routing::{get, post, put};
 use semel::Semel;
@@ -37,9 +36,6 @@ use crate::problem::problem;
 
 /// The routes that need an Idempotency-Key, as the published policy names them.
 const KEYED: [&str; 2] = ["POST /charges", "POST /transfers"];
-
-/// The most bytes that a request with a natural key may have; what it carries takes a few hundred.
-const NATURAL_BODY_LIMIT: usize = 64 * 1024;
 
 /// What a host decides about the service.
 #[derive(Debug, Clone, Default)]
@@ -70,8 +66,7 @@ pub fn router<S: Ledger>(semel: Semel<S>, options: Options) -> Result<Router, po
         .route("/accounts/{id}", put(account::open::<S>).get(account::show::<S>))
         .route("/charges/{id}", put(charge::put::<S>))
         .route("/webhooks/bank", post(webhook::bank::<S>))
-        .route("/ledger/summary", get(summary::show::<S>))
-        .layer(DefaultBodyLimit::max(NATURAL_BODY_LIMIT));
+        .route("/ledger/summary", get(summary::show::<S>));
     let open = Router::new().route(POLICY_PATH, policy_route(document)).route("/healthz", get(summary::health::<S>));
 
     let router = keyed

@@ -1,11 +1,12 @@
 //! What a request carries, taken apart so that every refusal is a problem with its own code.
 
+use std::time::Duration;
+
 use axum::extract::{FromRequest, FromRequestParts, Path, Request};
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, StatusCode, header};
-use bytes::Bytes;
-use semel_tower::Problem;
+use axum::http::{HeaderMap, header};
 use semel_tower::code::Code;
+use semel_tower::{Keyed, Problem, read_body};
 use serde::de::DeserializeOwned;
 use serde_json::error::Category;
 use serde_json::value::RawValue;
@@ -13,6 +14,12 @@ use serde_json::value::RawValue;
 use crate::code;
 use crate::ledger::MAX_AMOUNT;
 use crate::problem::problem;
+
+/// The most bytes that a request with a natural key may have; what it carries takes a few hundred.
+const NATURAL_BODY_LIMIT: usize = 64 * 1024;
+
+/// How long a body may take to arrive.
+const BODY_DEADLINE: Duration = Duration::from_secs(30);
 
 /// How much of a parser's message is told, so that a hostile member name does not fill the answer.
 const MAX_DETAIL_CHARACTERS: usize = 200;
@@ -24,17 +31,15 @@ pub(crate) struct Json<T>(pub(crate) T);
 impl<T: DeserializeOwned, S: Send + Sync> FromRequest<S> for Json<T> {
     type Rejection = Problem;
 
-    async fn from_request(request: Request, state: &S) -> Result<Json<T>, Problem> {
+    async fn from_request(request: Request, _: &S) -> Result<Json<T>, Problem> {
         if !is_json(request.headers()) {
             let detail = "Send the body as `Content-Type: application/json`.";
             return Err(problem(&code::CONTENT_TYPE_UNSUPPORTED, detail));
         }
-        let body = Bytes::from_request(request, state).await.map_err(|rejection| match rejection.status() {
-            StatusCode::PAYLOAD_TOO_LARGE => {
-                problem(&semel_tower::code::BODY_TOO_LARGE, "The body is larger than this service takes.")
-            }
-            _ => problem(&code::JSON_INVALID, "The body could not be read to its end."),
-        })?;
+        let (parts, body) = request.into_parts();
+        // The layer has read the body of a keyed request already, by its own limit.
+        let limit = if parts.extensions.get::<Keyed>().is_some() { usize::MAX } else { NATURAL_BODY_LIMIT };
+        let body = read_body(&parts.headers, body, limit, BODY_DEADLINE).await?;
         serde_json::from_slice(&body).map(Json).map_err(|error| {
             let message: String = error.to_string().chars().take(MAX_DETAIL_CHARACTERS).collect();
             match error.classify() {
