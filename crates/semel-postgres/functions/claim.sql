@@ -21,6 +21,10 @@ DECLARE
     v_locked boolean;
     v_found  semel.keys%ROWTYPE;
 BEGIN
+    IF p_tenant IS NULL OR p_operation IS NULL OR p_key IS NULL OR p_fingerprint IS NULL THEN
+        RAISE EXCEPTION 'semel.claim needs a tenant, an operation, a key and a fingerprint, and one of them is null'
+            USING ERRCODE = 'null_value_not_allowed';
+    END IF;
     IF p_check_first AND current_setting('transaction_isolation') <> 'read committed' THEN
         PERFORM semel.require_first_statement();
     END IF;
@@ -52,6 +56,8 @@ BEGIN
         outcome := 'fresh';
         execution := gen_random_uuid();
         replaces := v_found.execution;
+        -- The completion must come in this transaction, where the lock is. The setting ends with it.
+        PERFORM set_config('semel.claims', concat_ws(' ', current_setting('semel.claims', true), execution), true);
     END IF;
 END
 $$;

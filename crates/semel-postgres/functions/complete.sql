@@ -2,7 +2,8 @@
 --
 -- After the commit, effect and reply are durable and visible together; after a rollback neither is. The row is inserted
 -- once and nothing is updated. A duplicate fails on keys_pkey (or with SM004) and must be rolled back and asked again:
--- it is never swallowed. An expired row is replaced only if it is the one that the claim saw expired.
+-- it is never swallowed. A claim of another transaction does not count (SM006): its lock is gone. An expired row is
+-- replaced only if it is the one that the claim saw expired.
 --
 -- `headers` are HTTP field lines, each `name: value` and CRLF; pass '' for none.
 CREATE OR REPLACE FUNCTION semel.complete(
@@ -15,6 +16,10 @@ DECLARE
     v_now   timestamptz := clock_timestamp();
     v_state text := CASE WHEN p_failed THEN 'failed' ELSE 'completed' END;
 BEGIN
+    IF position(p_execution::text IN coalesce(current_setting('semel.claims', true), '')) = 0 THEN
+        RAISE EXCEPTION 'execution % was not claimed in this transaction', p_execution USING ERRCODE = 'SM006',
+            HINT = 'Call semel.claim and semel.complete between one BEGIN and its COMMIT.';
+    END IF;
     PERFORM semel.require_durable_commit();
     IF p_replaces IS NULL THEN
         INSERT INTO semel.keys (tenant, operation, key, execution, fingerprint, state, status, headers, body, sealed_by,

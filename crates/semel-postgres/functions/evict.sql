@@ -1,7 +1,9 @@
 -- Removes a key by hand, so that its next request runs as new, and writes down who did it and why in the same commit.
--- Returns 'evicted', 'not_found' or 'in_flight'; the last changes nothing. With p_dry_run nothing is changed at all.
+-- Returns 'evicted' or 'not_found', or changes nothing: 'in_flight' while it runs, 'changed' if it is another run than
+-- the operator looked at. With p_dry_run nothing is changed at all.
 CREATE OR REPLACE FUNCTION semel.evict(
-    p_tenant text, p_operation text, p_key text, p_actor text, p_reason text, p_dry_run boolean DEFAULT false)
+    p_tenant text, p_operation text, p_key text, p_execution uuid, p_actor text, p_reason text,
+    p_dry_run boolean DEFAULT false)
 RETURNS text
 LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
@@ -17,6 +19,9 @@ BEGIN
         -- Passed over because it is locked, or not there at all.
         PERFORM FROM semel.keys k WHERE k.tenant = p_tenant AND k.operation = p_operation AND k.key = p_key;
         RETURN CASE WHEN FOUND THEN 'in_flight' ELSE 'not_found' END;
+    END IF;
+    IF v_found.execution IS DISTINCT FROM p_execution THEN
+        RETURN 'changed';
     END IF;
     IF v_found.state = 'in_progress' AND v_found.lease_expires_at > clock_timestamp() THEN
         RETURN 'in_flight';

@@ -9,6 +9,8 @@
 CREATE OR REPLACE FUNCTION semel.lease(
     p_tenant text, p_operation text, p_key text, p_fingerprint bytea,
     p_holder text, p_lease interval, p_retain interval, p_resume boolean DEFAULT true,
+    -- Minted by a caller who wants to ask again after a lost answer: its own row of epoch 1 is 'fresh' to it.
+    p_execution uuid DEFAULT gen_random_uuid(),
     OUT outcome text, OUT execution uuid, OUT epoch bigint, OUT recovery_point text,
     OUT status smallint, OUT headers bytea, OUT body bytea, OUT sealed_by text, OUT retry_after_ms bigint)
 LANGUAGE plpgsql VOLATILE AS $$
@@ -28,11 +30,24 @@ BEGIN
     retry_after_ms := v_claim.retry_after_ms;
     v_now := clock_timestamp();
 
+    IF outcome = 'in_flight' THEN
+        PERFORM FROM semel.keys k
+        WHERE k.tenant = p_tenant AND k.operation = p_operation AND k.key = p_key
+          AND k.state = 'in_progress' AND k.execution = p_execution AND k.epoch = 1;
+        IF FOUND THEN
+            outcome := 'fresh';
+            execution := p_execution;
+            epoch := 1;
+        END IF;
+        RETURN;
+    END IF;
+
     IF outcome = 'fresh' THEN
+        execution := p_execution;
         epoch := 1;
         INSERT INTO semel.keys AS k (tenant, operation, key, execution, fingerprint, state, created_at, expires_at,
                                      holder, epoch, lease_expires_at)
-        VALUES (p_tenant, p_operation, p_key, v_claim.execution, p_fingerprint, 'in_progress', v_now,
+        VALUES (p_tenant, p_operation, p_key, p_execution, p_fingerprint, 'in_progress', v_now,
                 v_now + p_retain, p_holder, 1, v_now + p_lease)
         ON CONFLICT ON CONSTRAINT keys_pkey DO UPDATE
         SET execution = excluded.execution, fingerprint = excluded.fingerprint, state = excluded.state, status = NULL,
@@ -56,10 +71,10 @@ BEGIN
       AND k.state = 'in_progress' AND k.lease_expires_at <= v_now
     FOR UPDATE SKIP LOCKED;
     IF NOT FOUND THEN
-        PERFORM FROM semel.keys k
-        WHERE k.tenant = p_tenant AND k.operation = p_operation AND k.key = p_key AND k.state = 'in_progress';
-        IF FOUND THEN
-            outcome := 'in_flight';
+        SELECT CASE k.state WHEN 'in_progress' THEN 'in_flight' WHEN 'unknown' THEN 'unknown' END INTO outcome
+        FROM semel.keys k WHERE k.tenant = p_tenant AND k.operation = p_operation AND k.key = p_key;
+        IF outcome IS NULL THEN
+            RAISE EXCEPTION 'the work ended while it was asked for' USING ERRCODE = 'SM004';
         END IF;
         RETURN;
     END IF;

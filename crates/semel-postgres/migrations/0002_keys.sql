@@ -26,6 +26,7 @@ CREATE TABLE semel.keys (
     CONSTRAINT keys_pkey PRIMARY KEY (tenant, operation, key),
     CONSTRAINT keys_reply CHECK (
         (state IN ('completed', 'failed')) = (status IS NOT NULL AND headers IS NOT NULL AND body IS NOT NULL)),
+    CONSTRAINT keys_expire_later CHECK (expires_at > created_at),
     CONSTRAINT keys_lease CHECK (
         state <> 'in_progress'
         OR (holder IS NOT NULL AND epoch IS NOT NULL AND lease_expires_at IS NOT NULL))

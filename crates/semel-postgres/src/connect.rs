@@ -8,6 +8,7 @@ use tokio_postgres::config::SslMode;
 use tokio_postgres::{Config, NoTls};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
+use crate::session::Connector;
 use crate::tls;
 
 /// How the store uses its database.
@@ -79,7 +80,7 @@ pub enum Statements {
 }
 
 /// Opens a pool. No connection is made yet.
-pub(crate) fn pool(url: &str, options: &Options) -> Result<Pool, Error> {
+pub(crate) fn pool(url: &str, options: &Options) -> Result<(Pool, Connector), Error> {
     let (url, root_certificate) = take_parameter(url, "sslrootcert");
     let mut config: Config = url.parse().map_err(|error: tokio_postgres::Error| {
         // The driver's message names the parameter, never the password.
@@ -87,6 +88,9 @@ pub(crate) fn pool(url: &str, options: &Options) -> Result<Pool, Error> {
     })?;
     if options.pool_size == 0 {
         return Err(Error::Settings("postgres.pool_size must be above zero".to_owned()));
+    }
+    if i32::try_from(options.deadline.as_millis()).is_err() {
+        return Err(Error::Settings("transaction_deadline must be below 24 days".to_owned()));
     }
     config.connect_timeout(options.connect_timeout);
     config.keepalives(true);
@@ -98,24 +102,24 @@ pub(crate) fn pool(url: &str, options: &Options) -> Result<Pool, Error> {
         config.application_name("semel");
     }
     let recycling = ManagerConfig { recycling_method: RecyclingMethod::Fast };
-    let manager = match config.get_ssl_mode() {
-        SslMode::Disable => Manager::from_config(config, NoTls, recycling),
+    let connector = match config.get_ssl_mode() {
+        SslMode::Disable => Connector::Plain,
         // Without being asked, encrypt if the server can, like libpq: no certificate is checked.
-        SslMode::Prefer if root_certificate.is_none() => {
-            Manager::from_config(config, MakeRustlsConnect::new(tls::unverified()?), recycling)
-        }
-        _ => {
-            let verified = tls::verified(root_certificate.as_deref())?;
-            Manager::from_config(config, MakeRustlsConnect::new(verified), recycling)
-        }
+        SslMode::Prefer if root_certificate.is_none() => Connector::Tls(MakeRustlsConnect::new(tls::unverified()?)),
+        _ => Connector::Tls(MakeRustlsConnect::new(tls::verified(root_certificate.as_deref())?)),
     };
-    Pool::builder(manager)
+    let manager = match &connector {
+        Connector::Plain => Manager::from_config(config, NoTls, recycling),
+        Connector::Tls(tls) => Manager::from_config(config, tls.clone(), recycling),
+    };
+    let pool = Pool::builder(manager)
         .max_size(options.pool_size)
         .wait_timeout(Some(options.connect_timeout))
         .create_timeout(Some(options.connect_timeout))
         .runtime(Runtime::Tokio1)
         .build()
-        .map_err(|error| Error::Settings(error.to_string()))
+        .map_err(|error| Error::Settings(error.to_string()))?;
+    Ok((pool, connector))
 }
 
 /// Takes a parameter that the driver does not know out of a URL.

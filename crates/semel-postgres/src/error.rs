@@ -1,6 +1,6 @@
 //! What PostgreSQL reports, as what to do next.
 
-use semel::Error;
+use semel::{Error, RecoveryPoint};
 use tokio_postgres::error::SqlState;
 
 /// SQLSTATEs that the functions in the schema `semel` raise.
@@ -8,6 +8,7 @@ const FENCED: &str = "SM001";
 const ROW_COUNT: &str = "SM002";
 const NOT_FIRST: &str = "SM003";
 const RACED: &str = "SM004";
+const ADVANCED: &str = "SM005";
 
 /// The SQLSTATE beneath an error that a statement caused, for handlers that turn a violated constraint into an answer.
 pub fn sql_state(error: &Error) -> Option<&SqlState> {
@@ -20,7 +21,15 @@ pub fn sql_state(error: &Error) -> Option<&SqlState> {
 
 /// Whether running the transaction again from its start may succeed.
 pub(crate) fn is_conflict(error: &tokio_postgres::Error) -> bool {
-    matches!(error.code(), Some(&(SqlState::T_R_SERIALIZATION_FAILURE | SqlState::T_R_DEADLOCK_DETECTED)))
+    let Some(code) = error.code() else { return false };
+    matches!(*code, SqlState::T_R_SERIALIZATION_FAILURE | SqlState::T_R_DEADLOCK_DETECTED) || is_stale_plan(error)
+}
+
+/// Whether a table changed under a prepared statement. The connection is closed, and a new one prepares it afresh.
+fn is_stale_plan(error: &tokio_postgres::Error) -> bool {
+    error.as_db_error().is_some_and(|reported| {
+        *reported.code() == SqlState::FEATURE_NOT_SUPPORTED && reported.message().contains("cached plan")
+    })
 }
 
 /// Whether the transaction was already aborted, so that an earlier error tells why.
@@ -28,15 +37,13 @@ pub(crate) fn is_aborted(error: &tokio_postgres::Error) -> bool {
     error.code() == Some(&SqlState::IN_FAILED_SQL_TRANSACTION)
 }
 
-/// Whether the connection broke, or the server ended it, so that nothing says what became of what was sent.
+/// Whether the connection broke, or the server or a pooler ended it, so that nothing says what became of what was sent.
+/// A transaction that was ended for idling had ended before.
 pub(crate) fn is_connection_lost(error: &tokio_postgres::Error) -> bool {
-    match error.as_db_error() {
-        Some(reported) => matches!(
-            *reported.code(),
-            SqlState::ADMIN_SHUTDOWN | SqlState::CRASH_SHUTDOWN | SqlState::CANNOT_CONNECT_NOW
-        ),
-        None => true,
-    }
+    let Some(reported) = error.as_db_error() else { return true };
+    // The text, because a pooler does not send the field that the driver parses.
+    let fatal = matches!(reported.severity(), "FATAL" | "PANIC");
+    fatal && !matches!(reported.code().code(), "25P03" | "25P04")
 }
 
 /// Sorts an error of the driver by what to do next.
@@ -55,9 +62,12 @@ pub(crate) fn classify(error: tokio_postgres::Error) -> Error {
         ROW_COUNT => Error::RowCount(message.to_owned()),
         NOT_FIRST => Error::NotFirst(message.to_owned()),
         RACED => Error::Raced,
+        // The detail is the recovery point at which the work stands.
+        ADVANCED => Error::Advanced(reported.detail().and_then(|point| RecoveryPoint::new(point).ok())),
         // unique_violation of our own constraint: another run of the key committed first.
         "23505" if reported.schema() == Some("semel") && reported.constraint() == Some("keys_pkey") => Error::Raced,
         "40001" | "40P01" => Error::Conflict(error.into()),
+        "0A000" if is_stale_plan(&error) => Error::Conflict(error.into()),
         // statement_timeout, idle_in_transaction_session_timeout, transaction_timeout
         "57014" | "25P03" | "25P04" => Error::Deadline,
         // A named statement that the server behind a pooler does not know, or that another client left there.
@@ -74,6 +84,8 @@ pub(crate) fn classify(error: tokio_postgres::Error) -> Error {
         }
         // Shutdown, recovery, too many clients, a read-only standby.
         "57P01" | "57P02" | "57P03" | "57P05" | "53300" | "25006" => Error::Unavailable(error.into()),
+        // Such as too few parameters: the connection is fine, the statement is not.
+        "08P01" if reported.severity() == "ERROR" => Error::Statement(error.into()),
         code if code.starts_with("08") || code.starts_with("58") => Error::Unavailable(error.into()),
         _ => Error::Statement(error.into()),
     }

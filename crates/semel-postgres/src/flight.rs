@@ -2,7 +2,7 @@
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
-use std::task::Poll;
+use std::task::{Context, Poll};
 
 use deadpool_postgres::Object;
 use semel::failpoint;
@@ -17,10 +17,19 @@ type Pending<'a> = Pin<Box<dyn Future<Output = Result<Vec<Row>, Error>> + Send +
 /// Messages that leave together and are answered in order: one round trip for all of them.
 ///
 /// The driver sends a message when its future is first polled, so polling them once in order puts them on the wire in
-/// order.
+/// order. A message that fails at once, for example because a value does not fit its type, was never sent; then nothing
+/// after it is sent either, so that no COMMIT follows a statement which the server has not seen.
 #[derive(Default)]
 pub(crate) struct Flight<'a> {
     pending: Vec<Pending<'a>>,
+}
+
+/// How a flight ended.
+pub(crate) enum Flown {
+    /// Everything was sent, and these are the answers.
+    Answered(Vec<Result<Vec<Row>, Error>>),
+    /// The flight broke off before its last message was sent; this is why.
+    Grounded(Error),
 }
 
 impl<'a> Flight<'a> {
@@ -37,15 +46,40 @@ impl<'a> Flight<'a> {
         self.pending.push(Box::pin(prepared.query(connection)));
     }
 
-    /// Sends everything, then waits for every answer.
-    pub(crate) async fn fly(self) -> Vec<Result<Vec<Row>, Error>> {
-        self.fly_past(None).await
+    /// Sends everything, then waits for every answer. Returns the rows of the last statement, or the first failure.
+    pub(crate) async fn fly(self) -> Result<Vec<Row>, Error> {
+        let mut rows = Vec::new();
+        match self.fly_past(None).await {
+            Flown::Grounded(error) => return Err(error),
+            Flown::Answered(answers) => {
+                for answer in answers {
+                    rows = answer?;
+                }
+            }
+        }
+        Ok(rows)
     }
 
-    /// Like [`Flight::fly`]; `sent` names the failpoint that lies between sending and the first answer.
-    pub(crate) async fn fly_past(mut self, sent: Option<&'static str>) -> Vec<Result<Vec<Row>, Error>> {
+    /// Sends everything, then waits for every answer. `sent` names the failpoint that lies in between.
+    pub(crate) async fn fly_past(mut self, sent: Option<&'static str>) -> Flown {
         let mut answers: Vec<Option<Result<Vec<Row>, Error>>> = self.pending.iter().map(|_| None).collect();
-        let mut poll_all = |context: &mut std::task::Context<'_>| {
+        let grounded = poll_fn(|context: &mut Context<'_>| {
+            for (pending, answer) in self.pending.iter_mut().zip(&mut answers) {
+                match pending.as_mut().poll(context) {
+                    Poll::Ready(Err(error)) => return Poll::Ready(Some(error)),
+                    Poll::Ready(Ok(rows)) => *answer = Some(Ok(rows)),
+                    Poll::Pending => {}
+                }
+            }
+            Poll::Ready(None)
+        });
+        if let Some(error) = grounded.await {
+            return Flown::Grounded(error);
+        }
+        if let Some(point) = sent {
+            failpoint::reach(point).await;
+        }
+        poll_fn(|context: &mut Context<'_>| {
             for (pending, answer) in self.pending.iter_mut().zip(&mut answers) {
                 if answer.is_none()
                     && let Poll::Ready(result) = pending.as_mut().poll(context)
@@ -54,17 +88,9 @@ impl<'a> Flight<'a> {
                 }
             }
             if answers.iter().all(Option::is_some) { Poll::Ready(()) } else { Poll::Pending }
-        };
-        poll_fn(|context| {
-            let _ = poll_all(context);
-            Poll::Ready(())
         })
         .await;
-        if let Some(point) = sent {
-            failpoint::reach(point).await;
-        }
-        poll_fn(poll_all).await;
-        answers.into_iter().flatten().collect()
+        Flown::Answered(answers.into_iter().flatten().collect())
     }
 }
 
@@ -97,21 +123,19 @@ impl<'a> Prepared<'a> {
 
     pub(crate) async fn query(&self, connection: &Object) -> Result<Vec<Row>, Error> {
         match &self.statement {
-            Some(statement) => {
-                let values: Vec<&(dyn ToSql + Sync)> = self.params.iter().map(|(value, _)| *value).collect();
-                connection.query(statement, &values).await
-            }
+            Some(statement) => connection.query(statement, &self.values()).await,
             None => connection.query_typed(self.sql, &self.params).await,
         }
     }
 
     pub(crate) async fn execute(&self, connection: &Object) -> Result<u64, Error> {
         match &self.statement {
-            Some(statement) => {
-                let values: Vec<&(dyn ToSql + Sync)> = self.params.iter().map(|(value, _)| *value).collect();
-                connection.execute(statement, &values).await
-            }
+            Some(statement) => connection.execute(statement, &self.values()).await,
             None => connection.execute_typed(self.sql, &self.params).await,
         }
+    }
+
+    fn values(&self) -> Vec<&(dyn ToSql + Sync)> {
+        self.params.iter().map(|(value, _)| *value).collect()
     }
 }

@@ -5,19 +5,19 @@ use std::time::Duration;
 
 use semel::lease::{Lease, LeaseTerms, OnExpiry, RecoveryPoint};
 use semel::store::Stored;
-use semel::{Ask, Claim, Error};
+use semel::{Ask, Claim, Error, Execution};
 use uuid::Uuid;
 
 use crate::error::classify;
-use crate::flight::{Flight, Prepared};
 use crate::parameter::Parameter;
 use crate::store::{Postgres, interval_ms, read_refusal};
-use crate::tx::{Holds, Tx, roll_back_later};
+use crate::tx::{Holds, Tx};
 
 const LEASE: &str = include_str!("sql/lease.sql");
 const RENEW: &str = include_str!("sql/renew.sql");
-const RELEASE: &str = "SELECT semel.release($1, $2, $3, $4)";
-const FENCE: &str = "SELECT semel.fence($1, $2, $3, $4)";
+const RELEASE: &str = "SELECT semel.release($1, $2, $3, $4, $5)";
+const ABANDON: &str = "SELECT semel.abandon($1, $2, $3, $4, $5)";
+const FENCE: &str = "SELECT semel.fence($1, $2, $3, $4, $5, $6)";
 const STUCK: &str = include_str!("sql/stuck_leases.sql");
 
 /// How often a lease is asked for again when another run's row got in between.
@@ -27,7 +27,9 @@ pub(crate) async fn lease(store: &Postgres, ask: &Ask, terms: &LeaseTerms) -> Re
     let fingerprint = ask.fingerprint.as_bytes().as_slice();
     let (lease_ms, retain_ms) = (interval_ms(terms.lease_for), interval_ms(terms.retain));
     let resume = terms.on_expiry == OnExpiry::Resume;
-    let params: [&dyn Parameter; 8] = [
+    // Minted here, so that asking again after a lost answer finds the row that was committed as its own.
+    let execution = Execution::mint().as_uuid();
+    let params: [&dyn Parameter; 9] = [
         &ask.scope.tenant(),
         &ask.scope.operation(),
         &ask.key.as_str(),
@@ -36,12 +38,13 @@ pub(crate) async fn lease(store: &Postgres, ask: &Ask, terms: &LeaseTerms) -> Re
         &lease_ms,
         &retain_ms,
         &resume,
+        &execution,
     ];
     let mut attempt = 1;
     let row = loop {
         match store.call(LEASE, &params).await {
-            // The row that got in between is committed now, so asking again sees it.
-            Err(Error::Raced | Error::Conflict(_)) if attempt < ATTEMPTS => attempt += 1,
+            // The row that got in between, or our own whose answer was lost, is committed now: asking again sees it.
+            Err(Error::Raced | Error::Conflict(_) | Error::Unavailable(_)) if attempt < ATTEMPTS => attempt += 1,
             other => break other?,
         }
     };
@@ -61,42 +64,51 @@ pub(crate) async fn lease(store: &Postgres, ask: &Ask, terms: &LeaseTerms) -> Re
     Ok(if outcome == "fresh" { Claim::Fresh(lease) } else { Claim::Resume(lease) })
 }
 
-pub(crate) async fn renew(store: &Postgres, lease: &Lease, lease_for: Duration) -> Result<(), Error> {
+pub(crate) async fn renew(store: &Postgres, lease: &Lease, lease_for: Duration) -> Result<bool, Error> {
     let (lease_ms, retain_ms) = (interval_ms(lease_for), interval_ms(lease.retain));
-    let params: [&dyn Parameter; 6] = [
+    let params: [&dyn Parameter; 7] = [
         &lease.scope().tenant(),
         &lease.scope().operation(),
         &lease.key().as_str(),
+        &lease.execution.as_uuid(),
         &lease.epoch,
         &lease_ms,
         &retain_ms,
     ];
-    store.call(RENEW, &params).await.map(drop)
+    store.call(RENEW, &params).await?.try_get(0).map_err(classify)
 }
 
 pub(crate) async fn release(store: &Postgres, lease: &Lease) -> Result<(), Error> {
-    let params: [&dyn Parameter; 4] =
-        [&lease.scope().tenant(), &lease.scope().operation(), &lease.key().as_str(), &lease.epoch];
-    store.call(RELEASE, &params).await.map(drop)
+    give_up(store, RELEASE, lease).await
+}
+
+pub(crate) async fn abandon(store: &Postgres, lease: &Lease) -> Result<(), Error> {
+    give_up(store, ABANDON, lease).await
+}
+
+async fn give_up(store: &Postgres, sql: &str, lease: &Lease) -> Result<(), Error> {
+    let params: [&dyn Parameter; 5] = [
+        &lease.scope().tenant(),
+        &lease.scope().operation(),
+        &lease.key().as_str(),
+        &lease.execution.as_uuid(),
+        &lease.epoch,
+    ];
+    store.call(sql, &params).await.map(drop)
 }
 
 pub(crate) async fn begin_fenced(store: &Postgres, lease: &Lease) -> Result<Tx, Error> {
-    let connection = store.client().await?;
-    let params: [&dyn Parameter; 4] =
-        [&lease.scope().tenant(), &lease.scope().operation(), &lease.key().as_str(), &lease.epoch];
-    let answers = {
-        let fence = Prepared::new(&connection, store.shared.options.statements, FENCE, params.into_iter());
-        let fence = fence.await.map_err(classify)?;
-        let mut flight = Flight::default();
-        flight.command(&connection, &store.shared.begin);
-        flight.statement(&connection, &fence);
-        flight.fly().await
-    };
-    if let Some(error) = answers.into_iter().find_map(Result::err) {
-        roll_back_later(connection);
-        return Err(classify(error));
-    }
-    Ok(Tx::new(Arc::clone(&store.shared), connection, lease.execution, Holds::Fence(lease.clone())))
+    let point = lease.recovery_point.as_ref().map(RecoveryPoint::as_str);
+    let params: [&dyn Parameter; 6] = [
+        &lease.scope().tenant(),
+        &lease.scope().operation(),
+        &lease.key().as_str(),
+        &lease.execution.as_uuid(),
+        &lease.epoch,
+        &point,
+    ];
+    let (session, _) = store.begin_with(FENCE, &params).await?;
+    Ok(Tx::new(Arc::clone(&store.shared), session, lease.execution, Holds::Fence(lease.clone())))
 }
 
 pub(crate) async fn stuck(store: &Postgres) -> Result<u64, Error> {

@@ -37,6 +37,7 @@ mod operator;
 mod parameter;
 mod reap;
 mod seals;
+mod session;
 mod store;
 mod tls;
 mod tx;

@@ -49,6 +49,7 @@ const FUNCTIONS: &[(&str, &str)] = functions![
     "fence",
     "renew",
     "release",
+    "abandon",
     "advance",
     "complete_leased",
     "reap",
@@ -92,16 +93,15 @@ pub fn schema_sql() -> String {
 }
 
 pub(crate) async fn run(store: &Postgres) -> Result<Vec<String>, Error> {
-    let connection = store.client().await?;
-    let applied = apply(&connection).await;
-    if applied.is_err() {
-        crate::tx::roll_back_later(connection);
-    }
-    applied
+    let session = store.session().await?;
+    let applied = apply(session.connection()?).await?;
+    session.release();
+    Ok(applied)
 }
 
 async fn apply(connection: &deadpool_postgres::Object) -> Result<Vec<String>, Error> {
-    let begin = format!("BEGIN; SELECT pg_advisory_xact_lock({MIGRATION_LOCK}); {PROLOGUE}");
+    let begin =
+        format!("BEGIN ISOLATION LEVEL READ COMMITTED; SELECT pg_advisory_xact_lock({MIGRATION_LOCK}); {PROLOGUE}");
     connection.batch_execute(&begin).await.map_err(classify)?;
     let rows = connection
         .query_typed("SELECT version, name, checksum FROM semel.migrations ORDER BY version", &[])

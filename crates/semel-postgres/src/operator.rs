@@ -3,15 +3,15 @@
 use std::time::Duration;
 
 use semel::operator::{Audit, Eviction, KeyFilter, KeyRecord, KeyState, LeaseRecord};
-use semel::{Error, Key, Scope};
+use semel::{Error, Execution, Key, Scope};
 use tokio_postgres::Row;
 use uuid::Uuid;
 
 use crate::error::classify;
-use crate::store::{Postgres, query};
+use crate::store::Postgres;
 
 const LIST: &str = include_str!("sql/list_keys.sql");
-const EVICT: &str = "SELECT semel.evict($1, $2, $3, $4, $5, $6)";
+const EVICT: &str = "SELECT semel.evict($1, $2, $3, $4, $5, $6, $7)";
 
 /// The most keys that one listing returns (I12).
 const MAX_LISTED: u32 = 10_000;
@@ -31,24 +31,13 @@ pub(crate) async fn evict(
     store: &Postgres,
     scope: &Scope,
     key: &Key,
+    expected: Option<Execution>,
     audit: &Audit,
     dry_run: bool,
 ) -> Result<Eviction, Error> {
-    let Some(record) = show(store, scope, key).await? else {
-        // Nothing is stored, but a transaction may be running it: the function knows.
-        return Ok(match evict_row(store, scope, key, audit, true).await?.as_str() {
-            "in_flight" => Eviction::InFlight,
-            _ => Eviction::NotFound,
-        });
-    };
-    Ok(match evict_row(store, scope, key, audit, dry_run).await?.as_str() {
-        "evicted" => Eviction::Evicted(Box::new(record)),
-        "in_flight" => Eviction::InFlight,
-        _ => Eviction::NotFound,
-    })
-}
-
-async fn evict_row(store: &Postgres, scope: &Scope, key: &Key, audit: &Audit, dry_run: bool) -> Result<String, Error> {
+    // Looked up first, because an evicted row cannot be shown any more; the function compares the run.
+    let record = show(store, scope, key).await?;
+    let run = expected.or(record.as_ref().map(|record| record.execution)).map(|execution| execution.as_uuid());
     let row = store
         .call(
             EVICT,
@@ -56,13 +45,20 @@ async fn evict_row(store: &Postgres, scope: &Scope, key: &Key, audit: &Audit, dr
                 &scope.tenant(),
                 &scope.operation(),
                 &key.as_str(),
+                &run,
                 &audit.actor.as_str(),
                 &audit.reason.as_str(),
                 &dry_run,
             ],
         )
         .await?;
-    row.try_get(0).map_err(classify)
+    let outcome: &str = row.try_get(0).map_err(classify)?;
+    Ok(match (outcome, record) {
+        ("evicted", Some(record)) => Eviction::Evicted(Box::new(record)),
+        ("in_flight", _) => Eviction::InFlight,
+        ("changed", _) => Eviction::Changed,
+        _ => Eviction::NotFound,
+    })
 }
 
 async fn select(
@@ -73,8 +69,7 @@ async fn select(
     state: Option<&str>,
     limit: i64,
 ) -> Result<Vec<KeyRecord>, Error> {
-    let connection = store.client().await?;
-    let rows = query(&connection, &store.shared.options, LIST, &[&tenant, &operation, &key, &state, &limit]).await?;
+    let rows = store.query(LIST, &[&tenant, &operation, &key, &state, &limit]).await?;
     rows.iter().map(read).collect()
 }
 

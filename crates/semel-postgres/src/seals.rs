@@ -3,7 +3,7 @@
 use semel::Error;
 
 use crate::error::classify;
-use crate::store::{Postgres, query};
+use crate::store::Postgres;
 
 const MISSING: &str = include_str!("sql/missing_seals.sql");
 const REGISTER: &str = "INSERT INTO semel.seals (id) SELECT unnest($1) ON CONFLICT (id) DO NOTHING";
@@ -11,10 +11,8 @@ const REGISTER: &str = "INSERT INTO semel.seals (id) SELECT unnest($1) ON CONFLI
 /// Fails if a live row needs a key that is not known; otherwise remembers the known ones. An id is never forgotten:
 /// another process may still be sealing with it.
 pub(crate) async fn check(store: &Postgres, known: &[String]) -> Result<(), Error> {
-    let connection = store.client().await?;
-    let options = &store.shared.options;
     let known = known.to_vec();
-    if let Some(row) = query(&connection, options, MISSING, &[&known]).await?.first() {
+    if let Some(row) = store.query(MISSING, &[&known]).await?.first() {
         let (id, until): (String, String) =
             (row.try_get("id").map_err(classify)?, row.try_get("until").map_err(classify)?);
         return Err(Error::Settings(format!(
@@ -22,6 +20,6 @@ pub(crate) async fn check(store: &Postgres, known: &[String]) -> Result<(), Erro
              when the last of them expires"
         )));
     }
-    query(&connection, options, REGISTER, &[&known]).await?;
+    store.query(REGISTER, &[&known]).await?;
     Ok(())
 }

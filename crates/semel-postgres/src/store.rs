@@ -10,7 +10,7 @@ use semel::operator::{Audit, Eviction, KeyFilter, KeyRecord};
 use semel::store::Stored;
 use semel::{Ask, Claim, Error, Execution, Key, Scope, Store};
 use tokio::sync::Semaphore;
-use tokio::time::{Instant, timeout};
+use tokio::time::Instant;
 use tokio_postgres::Row;
 use uuid::Uuid;
 
@@ -18,7 +18,8 @@ use crate::connect::{self, Options};
 use crate::error::{classify, of_pool};
 use crate::flight::{Flight, Prepared};
 use crate::parameter::Parameter;
-use crate::tx::{Holds, Tx, roll_back_later};
+use crate::session::{Connector, Session};
+use crate::tx::{Holds, Tx};
 use crate::{lease, migrate, operator, reap, seals};
 
 const CLAIM: &str = include_str!("sql/claim.sql");
@@ -36,6 +37,7 @@ pub struct Postgres {
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) pool: Pool,
+    pub(crate) connector: Arc<Connector>,
     pub(crate) options: Options,
     /// BEGIN with its isolation level and its deadlines, so that a process that stops or vanishes frees its key.
     pub(crate) begin: String,
@@ -52,15 +54,15 @@ impl Postgres {
 
     /// Prepares a pool without connecting, for a database that may be down or not migrated yet.
     pub fn open(url: &str, options: Options) -> Result<Postgres, Error> {
-        let pool = connect::pool(url, &options)?;
+        let (pool, connector) = connect::pool(url, &options)?;
         let deadline_ms = options.deadline.as_millis().max(1);
-        let begin = format!(
-            "BEGIN ISOLATION LEVEL {}; SET LOCAL idle_in_transaction_session_timeout = {deadline_ms}; \
-             SET LOCAL statement_timeout = {deadline_ms}",
-            options.isolation.sql()
+        let bounds = format!(
+            "SET LOCAL idle_in_transaction_session_timeout = {deadline_ms}; SET LOCAL statement_timeout = {deadline_ms}"
         );
+        let begin = format!("BEGIN ISOLATION LEVEL {}; {bounds}", options.isolation.sql());
         let waiting = Semaphore::new(options.max_waiting);
-        Ok(Postgres { shared: Arc::new(Shared { pool, options, begin, waiting }) })
+        let connector = Arc::new(connector);
+        Ok(Postgres { shared: Arc::new(Shared { pool, connector, options, begin, waiting }) })
     }
 
     /// Brings the schema up to this version. Safe to run from several processes at once; changes nothing when there is
@@ -69,93 +71,123 @@ impl Postgres {
         migrate::run(self).await
     }
 
-    /// A connection from the pool, for reads and for statements that need no key.
+    /// A connection from the pool, for reads and for statements that need no key. A transaction begun on it is yours to
+    /// end before it is dropped; [`Postgres::begin`] sees to that by itself.
     pub async fn client(&self) -> Result<Object, Error> {
         self.shared.pool.get().await.map_err(of_pool)
     }
 
     /// Begins an ordinary transaction without a key. End it with [`Tx::commit`]; dropping it rolls it back.
     pub async fn begin(&self) -> Result<Tx, Error> {
-        let connection = self.client().await?;
-        connection.batch_execute(&self.shared.begin).await.map_err(classify)?;
-        Ok(Tx::new(Arc::clone(&self.shared), connection, Execution::mint(), Holds::Nothing))
+        let session = self.session().await?;
+        session.connection()?.batch_execute(&self.shared.begin).await.map_err(classify)?;
+        Ok(Tx::new(Arc::clone(&self.shared), session, Execution::mint(), Holds::Nothing))
+    }
+
+    /// A connection on which a transaction may be begun.
+    pub(crate) async fn session(&self) -> Result<Session, Error> {
+        Ok(Session::new(self.client().await?, &self.shared.connector))
     }
 
     /// Runs one statement that commits by itself, and returns its only row.
     pub(crate) async fn call(&self, sql: &str, params: &[&dyn Parameter]) -> Result<Row, Error> {
-        let connection = self.client().await?;
-        let rows = query(&connection, &self.shared.options, sql, params).await?;
+        let rows = self.query(sql, params).await?;
         rows.into_iter().next().ok_or_else(|| Error::Statement(format!("no row came back from {sql}").into()))
     }
 
+    /// Runs one statement that commits by itself, and returns its rows.
+    pub(crate) async fn query(&self, sql: &str, params: &[&dyn Parameter]) -> Result<Vec<Row>, Error> {
+        let mut session = self.session().await?;
+        let connection = session.connection()?;
+        let queried = async {
+            let prepared = Prepared::new(connection, self.shared.options.statements, sql, params.iter().copied());
+            prepared.await?.query(connection).await
+        };
+        match queried.await {
+            Ok(rows) => {
+                session.release();
+                Ok(rows)
+            }
+            Err(error) => {
+                session.note(&error);
+                Err(classify(error))
+            }
+        }
+    }
+
+    /// Begins a transaction and runs its first statement, in one flight.
+    pub(crate) async fn begin_with(&self, sql: &str, params: &[&dyn Parameter]) -> Result<(Session, Vec<Row>), Error> {
+        let mut session = self.session().await?;
+        let connection = session.connection()?;
+        let flown = async {
+            let prepared = Prepared::new(connection, self.shared.options.statements, sql, params.iter().copied());
+            let prepared = prepared.await?;
+            let mut flight = Flight::default();
+            flight.command(connection, &self.shared.begin);
+            flight.statement(connection, &prepared);
+            flight.fly().await
+        };
+        match flown.await {
+            Ok(rows) => Ok((session, rows)),
+            Err(error) => {
+                session.note(&error);
+                Err(classify(error))
+            }
+        }
+    }
+
     async fn claim_now(&self, ask: &Ask) -> Result<Claim<Tx, Stored>, Error> {
-        let mut fresh_connection_tried = false;
+        let mut asked_before = false;
         loop {
-            let connection = self.client().await?;
-            match self.claim_on(connection, ask).await {
-                // A pooled connection may have died while it was idle. A claim alone changes nothing, so it is asked
-                // once more on another one.
-                Err(Error::Unavailable(_)) if !fresh_connection_tried => fresh_connection_tried = true,
+            match self.claim_once(ask).await {
+                // A pooled connection may have died while it was idle, or a table changed under its statements. A claim
+                // alone changes nothing, so it is asked once more on another one.
+                Err(Error::Unavailable(_) | Error::Conflict(_)) if !asked_before => asked_before = true,
                 other => return other,
             }
         }
     }
 
-    async fn claim_on(&self, connection: Object, ask: &Ask) -> Result<Claim<Tx, Stored>, Error> {
+    async fn claim_once(&self, ask: &Ask) -> Result<Claim<Tx, Stored>, Error> {
         let fingerprint = ask.fingerprint.as_bytes().as_slice();
         let params: [&dyn Parameter; 4] =
             [&ask.scope.tenant(), &ask.scope.operation(), &ask.key.as_str(), &fingerprint];
-        let answers = {
-            let claim = Prepared::new(&connection, self.shared.options.statements, CLAIM, params.into_iter());
-            let claim = claim.await.map_err(classify)?;
-            let mut flight = Flight::default();
-            flight.command(&connection, &self.shared.begin);
-            flight.statement(&connection, &claim);
-            flight.fly().await
-        };
-        let mut rows = Vec::new();
-        for answer in answers {
-            match answer {
-                Ok(answered) => rows.extend(answered),
-                Err(error) => {
-                    roll_back_later(connection);
-                    return Err(classify(error));
-                }
-            }
-        }
+        let (session, rows) = self.begin_with(CLAIM, &params).await?;
         let [row] = rows.as_slice() else {
-            roll_back_later(connection);
             return Err(Error::Statement("semel.claim returned no row".into()));
         };
-        let claim = read_claim(row, self.shared.options.retry_after);
-        match claim {
-            Ok(Claim::Fresh(Granted { execution, replaces })) => {
+        // Whatever is not fresh leaves nothing open: dropping the session rolls back, and nobody waits for it.
+        Ok(match read_claim(row, self.shared.options.retry_after)? {
+            Claim::Fresh(Granted { execution, replaces }) => {
                 let holds = Holds::Claim { ask: ask.clone(), replaces };
-                Ok(Claim::Fresh(Tx::new(Arc::clone(&self.shared), connection, execution, holds)))
+                Claim::Fresh(Tx::new(Arc::clone(&self.shared), session, execution, holds))
             }
-            other => {
-                roll_back_later(connection);
-                Ok(match other? {
-                    Claim::Replay(stored) => Claim::Replay(stored),
-                    Claim::InFlight { retry_after } => Claim::InFlight { retry_after },
-                    Claim::Mismatch => Claim::Mismatch,
-                    _ => Claim::Unknown,
-                })
-            }
-        }
+            Claim::Replay(stored) => Claim::Replay(stored),
+            Claim::InFlight { retry_after } => Claim::InFlight { retry_after },
+            Claim::Mismatch => Claim::Mismatch,
+            Claim::Resume(_) | Claim::Unknown => Claim::Unknown,
+        })
     }
 
-    /// Waits until the transaction that runs the key has ended. `false` when the time is over.
+    /// Waits until the transaction that runs the key has ended. `false` when the time is over, or when too many wait
+    /// already. The server watches the time; the transaction's own deadlines bound a process that stops here.
     async fn wait(&self, ask: &Ask, left: Duration) -> Result<bool, Error> {
         let Ok(_permit) = self.shared.waiting.try_acquire() else { return Ok(false) };
-        let connection = self.client().await?;
-        let begin = format!("BEGIN; SET LOCAL lock_timeout = {}", left.as_millis().max(1));
+        let session = self.session().await?;
+        let connection = session.connection()?;
+        let wait_ms = left.as_millis().max(1);
+        let begin =
+            format!("{}; SET LOCAL lock_timeout = {wait_ms}; SET LOCAL statement_timeout = 0", self.shared.begin);
         connection.batch_execute(&begin).await.map_err(classify)?;
         let params: [&dyn Parameter; 3] = [&ask.scope.tenant(), &ask.scope.operation(), &ask.key.as_str()];
-        let waited = query(&connection, &self.shared.options, WAIT, &params).await;
-        let ended = connection.batch_execute("ROLLBACK").await;
+        let waited = async {
+            let prepared = Prepared::new(connection, self.shared.options.statements, WAIT, params.into_iter());
+            prepared.await?.query(connection).await
+        };
+        let waited = waited.await.map_err(classify);
+        session.roll_back().await;
         match waited {
-            Ok(_) => ended.map(|()| true).map_err(classify),
+            Ok(_) => Ok(true),
             Err(error) if is_lock_timeout(&error) => Ok(false),
             Err(error) => Err(error),
         }
@@ -178,7 +210,7 @@ impl Store for Postgres {
             let leased = retry_after != self.shared.options.retry_after;
             if leased {
                 tokio::time::sleep(LEASED_LOOK.min(left)).await;
-            } else if !timeout(left, self.wait(ask, left)).await.unwrap_or(Ok(false))? {
+            } else if !self.wait(ask, left).await? {
                 return Ok(claim);
             }
         }
@@ -188,12 +220,16 @@ impl Store for Postgres {
         lease::lease(self, ask, terms).await
     }
 
-    async fn renew(&self, lease: &Lease, lease_for: Duration) -> Result<(), Error> {
+    async fn renew(&self, lease: &Lease, lease_for: Duration) -> Result<bool, Error> {
         lease::renew(self, lease, lease_for).await
     }
 
     async fn release(&self, lease: &Lease) -> Result<(), Error> {
         lease::release(self, lease).await
+    }
+
+    async fn abandon(&self, lease: &Lease) -> Result<(), Error> {
+        lease::abandon(self, lease).await
     }
 
     async fn begin_fenced(&self, lease: &Lease) -> Result<Tx, Error> {
@@ -224,8 +260,15 @@ impl Store for Postgres {
         operator::show(self, scope, key).await
     }
 
-    async fn evict_key(&self, scope: &Scope, key: &Key, audit: &Audit, dry_run: bool) -> Result<Eviction, Error> {
-        operator::evict(self, scope, key, audit, dry_run).await
+    async fn evict_key(
+        &self,
+        scope: &Scope,
+        key: &Key,
+        expected: Option<Execution>,
+        audit: &Audit,
+        dry_run: bool,
+    ) -> Result<Eviction, Error> {
+        operator::evict(self, scope, key, expected, audit, dry_run).await
     }
 }
 
@@ -269,18 +312,7 @@ pub(crate) fn read_refusal<T>(outcome: &str, row: &Row, retry_after: Duration) -
     })
 }
 
-/// Runs a statement on a connection and returns its rows.
-pub(crate) async fn query(
-    connection: &Object,
-    options: &Options,
-    sql: &str,
-    params: &[&dyn Parameter],
-) -> Result<Vec<Row>, Error> {
-    let prepared = Prepared::new(connection, options.statements, sql, params.iter().copied());
-    prepared.await.map_err(classify)?.query(connection).await.map_err(classify)
-}
-
-/// A duration as PostgreSQL's interval, in text.
+/// A duration in milliseconds, as the functions take it.
 pub(crate) fn interval_ms(duration: Duration) -> i64 {
     i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)
 }

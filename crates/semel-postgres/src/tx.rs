@@ -2,7 +2,6 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
 
 use deadpool_postgres::Object;
 use semel::lease::{Lease, RecoveryPoint};
@@ -13,16 +12,17 @@ use uuid::Uuid;
 
 use crate::deferred::Deferred;
 use crate::error::{classify, is_aborted, is_conflict, is_connection_lost};
-use crate::flight::{Flight, Prepared};
+use crate::flight::{Flight, Flown, Prepared};
 use crate::parameter::Parameter;
+use crate::session::Session;
 use crate::store::{Shared, interval_ms};
 
 const COMPLETE: &str = include_str!("sql/complete.sql");
 const COMPLETE_LEASED: &str = include_str!("sql/complete_leased.sql");
 const ADVANCE: &str = include_str!("sql/advance.sql");
 
-/// How long a transaction that was given up may take to roll back before its statement is cancelled.
-const ROLLBACK_PATIENCE: Duration = Duration::from_millis(500);
+/// Fails in a transaction that has failed, where a COMMIT would be answered with success.
+const STILL_GOOD: &str = "SELECT 1";
 
 /// A transaction on PostgreSQL that holds a claim, a fence, or nothing.
 ///
@@ -32,12 +32,15 @@ const ROLLBACK_PATIENCE: Duration = Duration::from_millis(500);
 pub struct Tx {
     shared: Arc<Shared>,
     /// Gone once the transaction has ended.
-    connection: Option<Object>,
+    session: Option<Session>,
     execution: Execution,
     holds: Holds,
     begun: bool,
     has_savepoint: bool,
     conflicted: bool,
+    /// A statement was sent, or was about to be, and nobody waited for its answer: what it did is not known to the
+    /// work.
+    unanswered: bool,
     deferred: Vec<Deferred>,
 }
 
@@ -52,23 +55,24 @@ pub(crate) enum Holds {
 }
 
 impl Tx {
-    pub(crate) fn new(shared: Arc<Shared>, connection: Object, execution: Execution, holds: Holds) -> Tx {
+    pub(crate) fn new(shared: Arc<Shared>, session: Session, execution: Execution, holds: Holds) -> Tx {
         Tx {
             shared,
-            connection: Some(connection),
+            session: Some(session),
             execution,
             holds,
             begun: false,
             has_savepoint: false,
             conflicted: false,
+            unanswered: false,
             deferred: Vec::new(),
         }
     }
 
     /// Runs a statement and returns its rows.
     pub async fn query(&mut self, sql: &str, params: &[&dyn Parameter]) -> Result<Vec<Row>, Error> {
-        let first = self.begin_execution();
-        let result = self.send(first, sql, params).await;
+        self.begin_execution();
+        let result = self.send(sql, params).await;
         self.note(result).await
     }
 
@@ -92,8 +96,8 @@ impl Tx {
 
     /// Runs a statement and returns how many rows it touched.
     pub async fn execute(&mut self, sql: &str, params: &[&dyn Parameter]) -> Result<u64, Error> {
-        let first = self.begin_execution();
-        let result = self.send_counting(first, sql, params).await;
+        self.begin_execution();
+        let result = self.send_counting(sql, params).await;
         self.note(result).await
     }
 
@@ -106,10 +110,9 @@ impl Tx {
 
     /// The driver's client, for what this type does not offer. Statements run on it are part of the transaction.
     pub async fn client(&mut self) -> Result<&tokio_postgres::Client, Error> {
-        if self.begin_execution() {
-            let result = self.connection()?.batch_execute("SAVEPOINT semel_effect").await;
-            self.note(result).await?;
-        }
+        self.begin_execution();
+        let result = self.set_savepoint().await;
+        self.note(result).await?;
         Ok(self.connection()?)
     }
 
@@ -118,55 +121,67 @@ impl Tx {
         if !matches!(self.holds, Holds::Nothing) {
             return Err(Error::Settings("a transaction with a key is committed by completing it".to_owned()));
         }
-        let answers = self.fly_with_commit(None).await?;
-        first_failure(answers).map_or(Ok(()), Err)
+        self.end(STILL_GOOD, &[], None).await
     }
 
     fn connection(&self) -> Result<&Object, Error> {
-        self.connection.as_ref().ok_or_else(|| Error::Statement("the transaction has ended".into()))
+        match &self.session {
+            Some(session) => session.connection(),
+            None => Err(Error::Statement("the transaction has ended".into())),
+        }
     }
 
-    /// Notes that execution begins, and says whether the savepoint is still to be set. It goes out with the first
-    /// statement, so that it costs no round trip, and a transaction without statements has none.
-    fn begin_execution(&mut self) -> bool {
+    /// Notes that execution begins. Until [`Tx::note`] has seen the answer, the statement counts as unanswered: a
+    /// caller may drop the future of a statement that was sent, and must not get it committed behind its back.
+    fn begin_execution(&mut self) {
         self.begun = true;
-        !std::mem::replace(&mut self.has_savepoint, true)
+        self.unanswered = true;
     }
 
-    async fn send(&self, first: bool, sql: &str, params: &[&dyn Parameter]) -> Result<Vec<Row>, tokio_postgres::Error> {
-        let Some(connection) = &self.connection else { return Ok(Vec::new()) };
+    async fn set_savepoint(&mut self) -> Result<(), Failure> {
+        if self.needs_savepoint() {
+            self.connection()?.batch_execute("SAVEPOINT semel_effect").await?;
+            self.has_savepoint = true;
+        }
+        Ok(())
+    }
+
+    /// The savepoint goes out with the first statement, so that it costs no round trip, and a transaction without
+    /// statements has none.
+    fn needs_savepoint(&self) -> bool {
+        !self.has_savepoint && !matches!(self.holds, Holds::Nothing)
+    }
+
+    async fn send(&mut self, sql: &str, params: &[&dyn Parameter]) -> Result<Vec<Row>, Failure> {
+        let connection = self.connection()?;
         let prepared = Prepared::new(connection, self.shared.options.statements, sql, params.iter().copied()).await?;
-        if !first || matches!(self.holds, Holds::Nothing) {
-            return prepared.query(connection).await;
+        if !self.needs_savepoint() {
+            return Ok(prepared.query(connection).await?);
         }
-        let mut flight = Flight::default();
-        flight.command(connection, "SAVEPOINT semel_effect");
-        flight.statement(connection, &prepared);
-        let mut rows = Vec::new();
-        for answer in flight.fly().await {
-            rows = answer?;
-        }
-        Ok(rows)
+        let savepoint = connection.batch_execute("SAVEPOINT semel_effect");
+        let (savepoint, rows) = futures_util::join!(savepoint, prepared.query(connection));
+        savepoint?;
+        self.has_savepoint = true;
+        Ok(rows?)
     }
 
-    async fn send_counting(
-        &self,
-        first: bool,
-        sql: &str,
-        params: &[&dyn Parameter],
-    ) -> Result<u64, tokio_postgres::Error> {
-        let Some(connection) = &self.connection else { return Ok(0) };
+    async fn send_counting(&mut self, sql: &str, params: &[&dyn Parameter]) -> Result<u64, Failure> {
+        let connection = self.connection()?;
         let prepared = Prepared::new(connection, self.shared.options.statements, sql, params.iter().copied()).await?;
-        if !first || matches!(self.holds, Holds::Nothing) {
-            return prepared.execute(connection).await;
+        if !self.needs_savepoint() {
+            return Ok(prepared.execute(connection).await?);
         }
-        let (savepoint, count) =
-            futures_util::join!(connection.batch_execute("SAVEPOINT semel_effect"), prepared.execute(connection));
-        savepoint.and(count)
+        let savepoint = connection.batch_execute("SAVEPOINT semel_effect");
+        let (savepoint, count) = futures_util::join!(savepoint, prepared.execute(connection));
+        savepoint?;
+        self.has_savepoint = true;
+        Ok(count?)
     }
 
-    /// Remembers a conflict, so that the work can be run again.
-    async fn note<T>(&mut self, result: Result<T, tokio_postgres::Error>) -> Result<T, Error> {
+    /// Takes note of an answer: a conflict lets the work be run again, and a failed statement may have set the
+    /// savepoint all the same.
+    async fn note<T>(&mut self, result: Result<T, Failure>) -> Result<T, Error> {
+        self.unanswered = false;
         match result {
             Ok(value) => {
                 if !matches!(self.holds, Holds::Nothing) {
@@ -174,83 +189,102 @@ impl Tx {
                 }
                 Ok(value)
             }
-            Err(error) => {
+            Err(Failure::Ours(error)) => Err(error),
+            Err(Failure::Driver(error)) => {
                 self.conflicted |= is_conflict(&error);
+                if let Some(session) = &mut self.session {
+                    session.note(&error);
+                }
                 Err(classify(error))
             }
         }
     }
 
-    /// Sends the deferred statements, `last` and COMMIT in one flight.
+    /// Sends the deferred statements, `last` and COMMIT in one flight, and takes it as success only if every one of
+    /// them succeeded and `last` returned its row: a COMMIT that follows a failed statement is answered with success
+    /// although the server rolled back.
     ///
-    /// A COMMIT that follows a failed statement is answered with success although the server rolled back, so the caller
-    /// must look at every answer. When the connection breaks or the time is over, nothing tells what became of the
-    /// COMMIT that had already left: that is [`Error::Ambiguous`].
-    async fn fly_with_commit(&mut self, last: Option<(&str, &[&dyn Parameter])>) -> Result<Answers, Error> {
-        let connection = self.connection.take().ok_or_else(|| Error::Statement("the transaction has ended".into()))?;
-        let statements = self.shared.options.statements;
+    /// When the connection breaks or the time is over, nothing tells what became of a COMMIT that had already left:
+    /// that is [`Error::Ambiguous`].
+    async fn end(&mut self, last: &str, params: &[&dyn Parameter], sent: Option<&'static str>) -> Result<(), Error> {
+        let session = self.session.take().ok_or_else(|| Error::Statement("the transaction has ended".into()))?;
+        if self.unanswered {
+            session.roll_back().await;
+            return Err(Error::Statement("a statement was given up before its answer came; all is rolled back".into()));
+        }
         let deferred = std::mem::take(&mut self.deferred);
-        let prepare = async {
+        let flown = {
+            let connection = session.connection()?;
+            let statements = self.shared.options.statements;
             let mut prepared = Vec::with_capacity(deferred.len() + 1);
             for statement in &deferred {
                 let params = statement.params.iter().map(|value| value.as_ref() as &dyn Parameter);
-                prepared.push(Prepared::new(&connection, statements, &statement.sql, params).await?);
+                let ready = Prepared::new(connection, statements, &statement.sql, params).await;
+                prepared.push(ready.map_err(|error| self.classified(error))?);
             }
-            if let Some((sql, params)) = last {
-                prepared.push(Prepared::new(&connection, statements, sql, params.iter().copied()).await?);
+            let ready = Prepared::new(connection, statements, last, params.iter().copied()).await;
+            prepared.push(ready.map_err(|error| self.classified(error))?);
+            let mut flight = Flight::default();
+            for statement in &prepared {
+                flight.statement(connection, statement);
             }
-            Ok::<_, tokio_postgres::Error>(prepared)
+            flight.command(connection, "COMMIT");
+            timeout(self.shared.options.commit_timeout, flight.fly_past(sent)).await
         };
-        let prepared = match prepare.await {
-            Ok(prepared) => prepared,
-            Err(error) => {
-                self.conflicted |= is_conflict(&error);
-                roll_back_later(connection);
-                return Err(classify(error));
-            }
-        };
-        let mut flight = Flight::default();
-        for statement in &prepared {
-            flight.statement(&connection, statement);
-        }
-        flight.command(&connection, "COMMIT");
-        let sent = last.is_some().then_some(failpoint::COMMIT_SENT);
-        let flown = timeout(self.shared.options.commit_timeout, flight.fly_past(sent)).await;
-        drop(prepared);
-        match flown {
-            Ok(answers) => {
-                let lost = answers.iter().any(|answer| answer.as_ref().is_err_and(is_connection_lost));
-                if lost {
-                    // A connection in an unknown state must not go back to the pool.
-                    drop(Object::take(connection));
-                }
-                Ok(answers)
-            }
+        let answers = match flown {
+            Ok(Flown::Answered(answers)) => answers,
+            // COMMIT was not sent: dropping the session rolls back.
+            Ok(Flown::Grounded(error)) => return Err(self.classified(error)),
             Err(_) => {
-                drop(Object::take(connection));
-                Err(Error::Ambiguous("COMMIT was not answered in time".into()))
+                session.discard();
+                return Err(Error::Ambiguous("COMMIT was not answered in time".into()));
             }
-        }
-    }
-
-    async fn end(&mut self, sql: &str, params: &[&dyn Parameter]) -> Result<(), Error> {
-        let answers = self.fly_with_commit(Some((sql, params))).await?;
+        };
         // The completion is the last statement before COMMIT; success means that it returned its row.
         let completed = answers.iter().rev().nth(1).is_some_and(|answer| matches!(answer, Ok(rows) if rows.len() == 1));
         match first_failure(answers) {
+            None if completed => {
+                session.release();
+                Ok(())
+            }
+            None => Err(Error::Statement("the completion returned no row".into())),
             Some(error) => {
+                if matches!(error, Error::Ambiguous(_)) {
+                    session.discard();
+                }
                 self.conflicted |= matches!(error, Error::Conflict(_));
                 Err(error)
             }
-            None if completed => Ok(()),
-            None => Err(Error::Statement("the completion returned no row".into())),
         }
     }
 
+    fn classified(&mut self, error: tokio_postgres::Error) -> Error {
+        self.conflicted |= is_conflict(&error);
+        classify(error)
+    }
+
     async fn roll_back(&mut self) {
-        if let Some(connection) = self.connection.take() {
-            roll_back(connection).await;
+        if let Some(session) = self.session.take() {
+            session.roll_back().await;
         }
+    }
+}
+
+/// Why a statement failed.
+enum Failure {
+    Driver(tokio_postgres::Error),
+    Ours(Error),
+}
+
+impl From<tokio_postgres::Error> for Failure {
+    fn from(error: tokio_postgres::Error) -> Failure {
+        Failure::Driver(error)
+    }
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Failure {
+        Failure::Ours(error)
     }
 }
 
@@ -285,6 +319,8 @@ impl semel::Tx for Tx {
         if !completion.keep_effect {
             self.deferred.clear();
             if self.has_savepoint {
+                // What was given up unanswered is undone with the rest; its answer comes before this one's.
+                self.unanswered = false;
                 let back = self.connection()?.batch_execute("ROLLBACK TO SAVEPOINT semel_effect").await;
                 if let Err(error) = back {
                     self.roll_back().await;
@@ -314,13 +350,14 @@ impl semel::Tx for Tx {
                     &completion.failed,
                     &sealed_by,
                 ];
-                self.end(COMPLETE, &params).await
+                self.end(COMPLETE, &params, Some(failpoint::COMMIT_SENT)).await
             }
             Holds::Fence(lease) => {
-                let params: [&dyn Parameter; 10] = [
+                let params: [&dyn Parameter; 11] = [
                     &lease.scope().tenant(),
                     &lease.scope().operation(),
                     &lease.key().as_str(),
+                    &lease.execution.as_uuid(),
                     &lease.epoch,
                     &status,
                     &headers,
@@ -329,7 +366,7 @@ impl semel::Tx for Tx {
                     &completion.failed,
                     &sealed_by,
                 ];
-                self.end(COMPLETE_LEASED, &params).await
+                self.end(COMPLETE_LEASED, &params, Some(failpoint::COMMIT_SENT)).await
             }
             Holds::Nothing => {
                 self.roll_back().await;
@@ -343,16 +380,18 @@ impl semel::Tx for Tx {
             self.roll_back().await;
             return Err(Error::Settings("only leased work has a recovery point".to_owned()));
         };
-        let retain_ms = interval_ms(lease.retain);
-        let params: [&dyn Parameter; 6] = [
+        let (lease_ms, retain_ms) = (interval_ms(lease.lease_for), interval_ms(lease.retain));
+        let params: [&dyn Parameter; 8] = [
             &lease.scope().tenant(),
             &lease.scope().operation(),
             &lease.key().as_str(),
+            &lease.execution.as_uuid(),
             &lease.epoch,
             &point.as_str(),
+            &lease_ms,
             &retain_ms,
         ];
-        self.end(ADVANCE, &params).await
+        self.end(ADVANCE, &params, Some(failpoint::COMMIT_SENT)).await
     }
 
     async fn rollback(mut self) {
@@ -360,38 +399,8 @@ impl semel::Tx for Tx {
     }
 }
 
-impl Drop for Tx {
-    fn drop(&mut self) {
-        if let Some(connection) = self.connection.take() {
-            roll_back_later(connection);
-        }
-    }
-}
-
 impl fmt::Debug for Tx {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Tx").field("execution", &self.execution).field("begun", &self.begun).finish_non_exhaustive()
     }
-}
-
-/// Rolls back without keeping anybody waiting. Without a runtime the connection is closed, which rolls back too.
-pub(crate) fn roll_back_later(connection: Object) {
-    match tokio::runtime::Handle::try_current() {
-        Ok(runtime) => drop(runtime.spawn(roll_back(connection))),
-        Err(_) => drop(Object::take(connection)),
-    }
-}
-
-/// Rolls back. A statement that still runs is cancelled, and a connection that does not answer is closed: either way
-/// the server ends the transaction and frees the key.
-async fn roll_back(connection: Object) {
-    if matches!(timeout(ROLLBACK_PATIENCE, connection.batch_execute("ROLLBACK")).await, Ok(Ok(()))) {
-        return;
-    }
-    let cancel = connection.cancel_token();
-    let client = Object::take(connection);
-    if let Err(error) = cancel.cancel_query(tokio_postgres::NoTls).await {
-        tracing::debug!(%error, "a statement that was given up could not be cancelled; its deadline will end it");
-    }
-    drop(client);
 }

@@ -130,7 +130,12 @@ async fn a_joined_expired_key_runs_as_new() {
         let mut tx = client.transaction().await.unwrap();
         assert!(matches!(shop.with_tokio(&mut tx, &key, 201).await.unwrap(), Outcome::Fresh(_)));
         tx.commit().await.unwrap();
-        client.batch_execute("UPDATE semel.keys SET expires_at = expires_at - interval '25 hours'").await.unwrap();
+        client
+            .batch_execute(
+                "UPDATE semel.keys SET created_at = now() - interval '2 days', expires_at = now() - interval '1 day'",
+            )
+            .await
+            .unwrap();
     }
     assert_eq!(shop.effects(&key).await, 2);
 }

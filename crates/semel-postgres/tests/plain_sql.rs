@@ -117,43 +117,75 @@ async fn psql_is_told_at_once_that_a_key_is_in_flight() {
 }
 
 #[tokio::test]
-async fn completing_twice_by_hand_fails_and_never_overwrites() {
+async fn completing_by_hand_needs_a_claim_of_the_same_transaction_and_never_overwrites() {
     let (database, _store) = shop().await;
     charge(&database, "k-1", "4200");
     let client = database.connect().await;
-    let fingerprint = Fingerprint::of_bytes(b"4200").as_bytes().to_vec();
-    for replaces in ["NULL", "(SELECT execution FROM semel.keys)"] {
-        let complete = format!(
-            "SELECT semel.complete('shop-7', 'charges.create', 'k-1', $1, gen_random_uuid(), {replaces}, 200, '', '')"
-        );
-        let error = client.query(&complete, &[&fingerprint]).await.unwrap_err();
-        let code = error.code().unwrap().code().to_owned();
-        assert!(code == "23505" || code == "SM004", "{code}");
-    }
+    let complete = |key: &str, execution: &str, replaces: &str| {
+        format!(
+            "SELECT semel.complete('shop-7', 'charges.create', '{key}', semel.fingerprint('4200'), {execution}, \
+             {replaces}, 200, '', '')"
+        )
+    };
+    let refused = async |statement: &str| {
+        let code = client.batch_execute(statement).await.unwrap_err().code().unwrap().code().to_owned();
+        client.batch_execute("ROLLBACK").await.unwrap();
+        code
+    };
+    // Without a claim, and with one that was committed by itself.
+    assert_eq!(refused(&complete("k-2", "gen_random_uuid()", "NULL")).await, "SM006");
+    let claim = "SELECT execution::text FROM semel.claim('shop-7', 'charges.create', 'k-2', semel.fingerprint('4200'))";
+    let execution: String = client.query_one(claim, &[]).await.unwrap().get(0);
+    assert_eq!(refused(&complete("k-2", &format!("'{execution}'"), "NULL")).await, "SM006");
+    // With a claim of another key, which has nothing to do with this row.
+    let forged = |replaces: &str| {
+        format!(
+            "BEGIN; SELECT set_config('semel.claims', gen_random_uuid()::text, true); {}",
+            complete("k-1", "current_setting('semel.claims')::uuid", replaces)
+        )
+    };
+    assert_eq!(refused(&forged("NULL")).await, "23505");
+    assert_eq!(refused(&forged("(SELECT execution FROM semel.keys)")).await, "SM004");
     assert!(charge(&database, "k-1", "4200").starts_with("replay 201"));
+}
+
+#[tokio::test]
+async fn a_claim_with_a_null_is_refused() {
+    let (database, _store) = shop().await;
+    let client = database.connect().await;
+    for arguments in
+        ["NULL, 'o', 'k', '\\x01'", "'t', NULL, 'k', '\\x01'", "'t', 'o', NULL, '\\x01'", "'t', 'o', 'k', NULL"]
+    {
+        let claim = format!("SELECT outcome FROM semel.claim({arguments})");
+        let error = client.batch_execute(&claim).await.unwrap_err();
+        assert_eq!(error.code().unwrap().code(), "22004", "{arguments}");
+    }
 }
 
 #[tokio::test]
 async fn the_database_itself_refuses_what_is_out_of_bounds() {
     let (database, _store) = shop().await;
     let client = database.connect().await;
-    let complete = |tenant: &str, key: &str, status: i32, headers: &str| {
+    let complete = |tenant: &str, key: &str, status: i32, headers: &str, retain: &str| {
         format!(
-            "SELECT semel.complete({tenant}, 'op', {key}, semel.fingerprint('x'), gen_random_uuid(), NULL, {status}, \
-             {headers}, '')"
+            "BEGIN; SELECT set_config('semel.claims', gen_random_uuid()::text, true); \
+             SELECT semel.complete({tenant}, 'op', {key}, semel.fingerprint('x'), \
+             current_setting('semel.claims')::uuid, NULL, {status}, {headers}, '', '{retain}'); COMMIT"
         )
     };
     for bad in [
-        complete("repeat('t', 256)", "'k'", 200, "''"),
-        complete("''", "'k'", 200, "''"),
-        complete("'t'", "repeat('k', 256)", 200, "''"),
-        complete("'t'", "'a b'", 200, "''"),
-        complete("'t'", "''", 200, "''"),
-        complete("'t'", "'k'", 199, "''"),
-        complete("'t'", "'k'", 200, "convert_to(repeat('h', 17000), 'UTF8')"),
+        complete("repeat('t', 256)", "'k'", 200, "''", "1 day"),
+        complete("''", "'k'", 200, "''", "1 day"),
+        complete("'t'", "repeat('k', 256)", 200, "''", "1 day"),
+        complete("'t'", "'a b'", 200, "''", "1 day"),
+        complete("'t'", "''", 200, "''", "1 day"),
+        complete("'t'", "'k'", 199, "''", "1 day"),
+        complete("'t'", "'k'", 200, "convert_to(repeat('h', 17000), 'UTF8')", "1 day"),
+        complete("'t'", "'k'", 200, "''", "-1 day"),
     ] {
         let error = client.batch_execute(&bad).await.unwrap_err();
         assert_eq!(error.code().unwrap().code(), "23514", "{bad}");
+        client.batch_execute("ROLLBACK").await.unwrap();
     }
-    client.batch_execute(&complete("'t'", "'k'", 200, "''")).await.unwrap();
+    client.batch_execute(&complete("'t'", "'k'", 200, "''", "1 day")).await.unwrap();
 }

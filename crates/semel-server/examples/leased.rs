@@ -57,7 +57,8 @@ async fn serve<S: Jobs>(store: S) -> Result<(), Failure> {
 /// Reserves, then delivers. A run that takes over skips what its predecessor committed.
 async fn job<S: Jobs>(lease: LeaseHandle<S>) -> Result<Json<&'static str>, Problem> {
     const STEPS: [&str; 2] = ["reserved", "delivered"];
-    let reached = lease.recovery_point().and_then(|point| STEPS.iter().position(|step| *step == point.as_str()));
+    let point = lease.recovery_point();
+    let reached = point.and_then(|point| STEPS.iter().position(|step| *step == point.as_str()));
     for step in STEPS.into_iter().skip(reached.map_or(0, |position| position + 1)) {
         let failed = |error: String| Problem::new(StatusCode::SERVICE_UNAVAILABLE, "step-failed", error);
         let point = RecoveryPoint::new(step).map_err(|invalid| failed(invalid.to_string()))?;

@@ -41,7 +41,7 @@ CREATE TABLE semel_keys (
     CONSTRAINT semel_keys_headers CHECK (length(headers) <= 16384 + 40),
     CONSTRAINT semel_keys_body CHECK (length(body) <= 16777216 + 40),
     CONSTRAINT semel_keys_sealed_by CHECK (length(sealed_by) BETWEEN 1 AND 64),
-    CONSTRAINT semel_keys_expiry CHECK (expires_at >= created_at),
+    CONSTRAINT semel_keys_expiry CHECK (expires_at > created_at),
     CONSTRAINT semel_keys_holder CHECK (length(CAST(holder AS BLOB)) BETWEEN 1 AND 255),
     CONSTRAINT semel_keys_epoch CHECK (epoch >= 1),
     CONSTRAINT semel_keys_recovery_point CHECK (
@@ -54,11 +54,12 @@ CREATE TABLE semel_keys (
              ELSE status IS NULL AND headers IS NULL AND body IS NULL AND sealed_by IS NULL
         END
     ),
-    -- A lease is there exactly while leased work is not done; for unknown work it tells who held it last.
+    -- A lease is there exactly while leased work is not done; for unknown work it tells who held it last. The epoch of
+    -- work that is done stays: it tells the worker that ended it from one that lost it.
     CONSTRAINT semel_keys_lease CHECK (
         CASE WHEN state IN ('in_progress', 'unknown')
              THEN holder IS NOT NULL AND epoch IS NOT NULL AND lease_expires_at IS NOT NULL
-             ELSE holder IS NULL AND epoch IS NULL AND lease_expires_at IS NULL AND recovery_point IS NULL
+             ELSE holder IS NULL AND lease_expires_at IS NULL AND recovery_point IS NULL
         END
     )
 ) STRICT;

@@ -1,18 +1,23 @@
 //! What is written about a key, always inside a turn or a transaction that the caller owns.
 
-use rusqlite::Connection;
+use rusqlite::{Connection, OptionalExtension};
 use semel::lease::RecoveryPoint;
 use semel::operator::KeyState;
 use semel::store::Completion;
 use semel::{Ask, Error, Execution, Lease};
 
 use crate::error::{classify, millis, violates_unique};
+use crate::probe::unreadable;
 
 const COMPLETE: &str = include_str!("sql/complete.sql");
 const REPLACE_EXPIRED: &str = include_str!("sql/replace_expired.sql");
 const FENCE: &str = include_str!("sql/fence.sql");
 const COMPLETE_FENCED: &str = include_str!("sql/complete_fenced.sql");
 const ADVANCE: &str = include_str!("sql/advance.sql");
+const RENEW: &str = include_str!("sql/renew.sql");
+const ENDED: &str = include_str!("sql/ended.sql");
+const RELEASE: &str = include_str!("sql/release.sql");
+const ABANDON: &str = include_str!("sql/abandon.sql");
 
 /// Writes the completed row, in place of the expired one that the claim saw. The UNIQUE constraint judges: a violation
 /// means that another run committed first.
@@ -66,8 +71,9 @@ fn state(completion: &Completion) -> &'static str {
     if completion.failed { KeyState::Failed.as_str() } else { KeyState::Completed.as_str() }
 }
 
-/// The row of leased work, as only the worker with the lease's epoch may touch it (I7). In SQLite the write transaction
-/// is the row lock: what is checked in it holds until it ends.
+/// The row of leased work, as only the worker with the lease's execution and epoch may touch it (I7): a key that was
+/// evicted and leased anew starts again at epoch 1. In SQLite the write transaction is the row lock: what is checked in
+/// it holds until it ends.
 pub(crate) struct Fence<'l> {
     lease: &'l Lease,
 }
@@ -77,73 +83,89 @@ impl<'l> Fence<'l> {
         Fence { lease }
     }
 
-    fn tenant(&self) -> &'l str {
-        self.lease.scope().tenant()
+    /// The first five parameters of every statement of a fence.
+    fn name(&self) -> (&'l str, &'l str, &'l str, i64, [u8; 16]) {
+        let Lease { ask, execution, epoch, .. } = self.lease;
+        (ask.scope.tenant(), ask.scope.operation(), ask.key.as_str(), *epoch, execution.as_uuid().into_bytes())
     }
 
-    fn operation(&self) -> &'l str {
-        self.lease.scope().operation()
-    }
-
-    fn key(&self) -> &'l str {
-        self.lease.key().as_str()
-    }
-
-    /// [`Error::Fenced`] if another worker took over or the work is done.
+    /// [`Error::Fenced`] if another worker took over or the work is done, [`Error::Advanced`] if it stands elsewhere
+    /// than the lease says.
     pub(crate) fn check(&self, connection: &Connection) -> Result<(), Error> {
-        let execution = self.lease.execution.as_uuid();
         let mut probe = connection.prepare_cached(FENCE).map_err(classify)?;
-        let params = (self.tenant(), self.operation(), self.key(), self.lease.epoch, execution.as_bytes());
-        let ours: bool = probe.query_row(params, |row| row.get(0)).map_err(classify)?;
-        if ours { Ok(()) } else { Err(Error::Fenced) }
+        let found = probe.query_row(self.name(), |row| {
+            let point: Option<String> = row.get(0)?;
+            point.map(RecoveryPoint::new).transpose().map_err(|error| unreadable(0, error))
+        });
+        match found.optional().map_err(classify)? {
+            None => Err(Error::Fenced),
+            Some(point) if point != self.lease.recovery_point => Err(Error::Advanced(point)),
+            Some(_) => Ok(()),
+        }
     }
 
     /// Stores the reply of leased work.
     pub(crate) fn complete(&self, connection: &Connection, completion: &Completion, now_ms: i64) -> Result<(), Error> {
-        let stored = &completion.stored;
-        let execution = self.lease.execution.as_uuid();
-        self.update(
-            connection,
-            COMPLETE_FENCED,
-            (
-                self.tenant(),
-                self.operation(),
-                self.key(),
-                self.lease.epoch,
-                execution.as_bytes(),
-                state(completion),
-                stored.status,
-                &stored.headers[..],
-                &stored.body[..],
-                &stored.sealed_by,
-                now_ms.saturating_add(millis(completion.retain)),
-            ),
-        )
+        let (stored, (tenant, operation, key, epoch, execution)) = (&completion.stored, self.name());
+        let params = (
+            tenant,
+            operation,
+            key,
+            epoch,
+            execution,
+            state(completion),
+            stored.status,
+            &stored.headers[..],
+            &stored.body[..],
+            &stored.sealed_by,
+            now_ms.saturating_add(millis(completion.retain)),
+        );
+        held(change(connection, COMPLETE_FENCED, params)?)
     }
 
-    /// Moves the recovery point.
-    pub(crate) fn advance(&self, connection: &Connection, point: &RecoveryPoint, expires_at: i64) -> Result<(), Error> {
-        self.update_lease(connection, ADVANCE, point.as_str(), expires_at)
+    /// Moves the recovery point and renews the lease.
+    pub(crate) fn advance(&self, connection: &Connection, point: &RecoveryPoint, now_ms: i64) -> Result<(), Error> {
+        let (tenant, operation, key, epoch, execution) = self.name();
+        let ends = now_ms.saturating_add(millis(self.lease.lease_for));
+        let params = (tenant, operation, key, epoch, execution, point.as_str(), self.expires_at(now_ms), ends);
+        held(change(connection, ADVANCE, params)?)
     }
 
-    /// Runs an update that takes the fence, a value and the new expiry.
-    pub(crate) fn update_lease(
-        &self,
-        connection: &Connection,
-        sql: &str,
-        value: impl rusqlite::ToSql,
-        expires_at: i64,
-    ) -> Result<(), Error> {
-        let execution = self.lease.execution.as_uuid();
-        let fence = (self.tenant(), self.operation(), self.key(), self.lease.epoch, execution.as_bytes());
-        self.update(connection, sql, (fence.0, fence.1, fence.2, fence.3, fence.4, value, expires_at))
-    }
-
-    fn update(&self, connection: &Connection, sql: &str, params: impl rusqlite::Params) -> Result<(), Error> {
-        let mut update = connection.prepare_cached(sql).map_err(classify)?;
-        match update.execute(params).map_err(classify)? {
-            0 => Err(Error::Fenced),
-            _ => Ok(()),
+    /// Lets the lease end at `ends`. False if the work has ended under this very lease.
+    pub(crate) fn renew(&self, connection: &Connection, ends: i64, now_ms: i64) -> Result<bool, Error> {
+        let (tenant, operation, key, epoch, execution) = self.name();
+        let params = (tenant, operation, key, epoch, execution, ends, self.expires_at(now_ms));
+        if change(connection, RENEW, params)? {
+            return Ok(true);
         }
+        let mut probe = connection.prepare_cached(ENDED).map_err(classify)?;
+        let ended: bool = probe.query_row(self.name(), |row| row.get(0)).map_err(classify)?;
+        held(ended).map(|()| false)
     }
+
+    /// Ends the lease now. Says whether it was still held.
+    pub(crate) fn release(&self, connection: &Connection, now_ms: i64) -> Result<bool, Error> {
+        let (tenant, operation, key, epoch, execution) = self.name();
+        let params = (tenant, operation, key, epoch, execution, now_ms, self.expires_at(now_ms));
+        change(connection, RELEASE, params)
+    }
+
+    /// Deletes the row if nothing was done under the lease. Says whether it did.
+    pub(crate) fn abandon(&self, connection: &Connection) -> Result<bool, Error> {
+        change(connection, ABANDON, self.name())
+    }
+
+    fn expires_at(&self, now_ms: i64) -> i64 {
+        now_ms.saturating_add(millis(self.lease.retain))
+    }
+}
+
+/// Runs a statement on one row and says whether it was there.
+fn change(connection: &Connection, sql: &str, params: impl rusqlite::Params) -> Result<bool, Error> {
+    let mut statement = connection.prepare_cached(sql).map_err(classify)?;
+    Ok(statement.execute(params).map_err(classify)? > 0)
+}
+
+fn held(found: bool) -> Result<(), Error> {
+    if found { Ok(()) } else { Err(Error::Fenced) }
 }

@@ -16,8 +16,6 @@ use crate::tx::Tx;
 const LEASE: &str = include_str!("sql/lease.sql");
 const TAKE_OVER: &str = include_str!("sql/take_over.sql");
 const HOLD: &str = include_str!("sql/hold.sql");
-const RENEW: &str = include_str!("sql/renew.sql");
-const RELEASE: &str = include_str!("sql/release.sql");
 const STUCK_LEASES: &str = include_str!("sql/stuck_leases.sql");
 
 /// The longest name of a holder, in bytes. The database checks the same bound (I12).
@@ -56,30 +54,34 @@ impl Sqlite {
         .await
     }
 
-    pub(crate) async fn renew_lease(&self, lease: &Lease, lease_for: Duration) -> Result<(), Error> {
+    pub(crate) async fn renew_lease(&self, lease: &Lease, lease_for: Duration) -> Result<bool, Error> {
         self.transact(None, |connection| {
             let now_ms = self.now_ms();
-            let ends = now_ms.saturating_add(millis(lease_for));
-            Fence::of(lease).update_lease(connection, RENEW, ends, now_ms.saturating_add(millis(lease.retain)))
+            Fence::of(lease).renew(connection, now_ms.saturating_add(millis(lease_for)), now_ms)
         })
         .await
     }
 
     pub(crate) async fn release_lease(&self, lease: &Lease) -> Result<(), Error> {
-        let released = self.transact(Some(self.lease_held()), |connection| {
-            let now_ms = self.now_ms();
-            Fence::of(lease).update_lease(connection, RELEASE, now_ms, now_ms.saturating_add(millis(lease.retain)))
-        });
-        match released.await {
-            // Another worker has it, or the work is done: there is nothing of ours to end.
-            Err(Error::Fenced) => Ok(()),
-            other => other,
-        }
+        // If another worker has it, or the work is done, there is nothing of ours to end.
+        let release = |connection: &Connection| Fence::of(lease).release(connection, self.now_ms());
+        self.transact(Some(self.lease_held()), release).await.map(drop)
+    }
+
+    pub(crate) async fn abandon_lease(&self, lease: &Lease) -> Result<(), Error> {
+        self.transact(Some(self.lease_held()), |connection| {
+            let fence = Fence::of(lease);
+            Ok(fence.abandon(connection)? || fence.release(connection, self.now_ms())?)
+        })
+        .await
+        .map(drop)
     }
 
     /// The fence is checked now, to refuse early, and again on the writer at the first statement, where it holds.
     pub(crate) async fn fence(&self, lease: &Lease) -> Result<Tx, Error> {
-        self.readers().read(|connection| Fence::of(lease).check(connection)).await?;
+        let checked = self.readers().read(|connection| Fence::of(lease).check(connection)).await;
+        self.writer().check_settled()?;
+        checked?;
         Ok(Tx::fenced(self.clone(), lease.clone()))
     }
 
@@ -98,6 +100,9 @@ impl Sqlite {
 fn check_terms(terms: &LeaseTerms) -> Result<(), Error> {
     if terms.lease_for < Duration::from_millis(1) {
         return Err(Error::Settings("a lease must run for at least 1 ms".to_owned()));
+    }
+    if terms.retain < Duration::from_millis(1) {
+        return Err(Error::Settings("leased work must be kept for at least 1 ms".to_owned()));
     }
     if !(1..=MAX_HOLDER_BYTES).contains(&terms.holder.len()) {
         return Err(Error::Settings(format!("the holder of a lease must be 1 to {MAX_HOLDER_BYTES} bytes")));

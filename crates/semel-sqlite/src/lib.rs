@@ -26,6 +26,7 @@
 //! # }
 //! ```
 
+mod barrier;
 mod connect;
 mod deferred;
 mod error;
@@ -37,6 +38,7 @@ mod migrate;
 mod operator;
 mod options;
 mod probe;
+mod queue;
 mod readers;
 mod reap;
 mod seals;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use rusqlite::{Connection, OptionalExtension, Row};
 use semel::operator::{Audit, Eviction, KeyFilter, KeyRecord, KeyState, LeaseRecord};
-use semel::{Error, Key, Scope};
+use semel::{Error, Execution, Key, Scope};
 
 use crate::error::classify;
 use crate::probe::{execution, unreadable};
@@ -45,11 +45,13 @@ impl Sqlite {
     }
 
     /// The row goes and the audit row comes in one commit. A key that this process runs, or that a lease runs on, is
-    /// refused; one that another process runs in mid-transaction has no row that could be evicted.
+    /// refused; one that another process runs in mid-transaction has no row that could be evicted. The run is compared
+    /// where it is deleted, on the writer.
     pub(crate) async fn evict(
         &self,
         scope: &Scope,
         key: &Key,
+        expected: Option<Execution>,
         audit: &Audit,
         dry_run: bool,
     ) -> Result<Eviction, Error> {
@@ -61,6 +63,7 @@ impl Sqlite {
             }
             Ok(match find(connection, scope, key, now_ms)? {
                 None => Eviction::NotFound,
+                Some(found) if expected.is_some_and(|expected| expected != found.execution) => Eviction::Changed,
                 Some(KeyRecord { state: KeyState::InProgress, lease: Some(lease), .. })
                     if !lease.remaining.is_zero() =>
                 {

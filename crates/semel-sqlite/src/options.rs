@@ -22,7 +22,7 @@ pub struct Options {
     /// How old a group may get before the next operation goes into a new one. Under load this bounds how long a
     /// finished operation waits for others to join.
     pub group_age: Duration,
-    /// How long to wait for another process that holds the file's write lock.
+    /// How long to wait for another process that holds the file's write lock; at most half of the deadline.
     pub busy_timeout: Duration,
 }
 

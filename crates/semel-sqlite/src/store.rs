@@ -56,7 +56,9 @@ impl Sqlite {
         let options = options.checked()?;
         let path = path.as_ref();
         // The writer never blocks on another process's lock; a turn waits for it without holding up its thread.
-        let writer = Writer::start(connect::open(path, Duration::ZERO)?, &options)?;
+        let connection = connect::open(path, Duration::ZERO)?;
+        connect::make_durable(&connection)?;
+        let writer = Writer::start(connection, &options)?;
         let readers = Readers::open(path, options.readers, options.busy_timeout, options.deadline)?;
         let inner = Inner {
             options,
@@ -88,7 +90,8 @@ impl Sqlite {
         Ok(Tx::business(self.clone()))
     }
 
-    /// Runs `work` in an ordinary transaction, without a key, and commits it. After an error nothing of it is there.
+    /// Runs `work` in an ordinary transaction, without a key, and commits it. After an error nothing of it is there,
+    /// save for [`Error::Ambiguous`].
     pub async fn write<T, E, F>(&self, work: F) -> Result<T, E>
     where
         E: From<Error>,
@@ -131,7 +134,8 @@ impl Sqlite {
         Held::Lease(Arc::clone(&self.inner.lease_ended))
     }
 
-    /// Runs `work` in a turn of its own and returns after its COMMIT. After an error nothing of it is there.
+    /// Runs `work` in a turn of its own and returns after its COMMIT. After an error but [`Error::Ambiguous`] nothing
+    /// of it is there.
     pub(crate) async fn transact<T>(
         &self,
         held: Option<Held>,
@@ -152,6 +156,8 @@ impl Sqlite {
             let entering = self.inner.in_flight.enter(ask, self.deadline())?;
             let now_ms = self.now_ms();
             let standing = self.readers().read(|connection| Standing::read(connection, ask, now_ms)).await?;
+            // After the read: a run whose COMMIT is in doubt leaves the map after the writer says so.
+            self.writer().check_settled()?;
             let waits = Instant::now() < ends;
             match (standing, entering) {
                 (Standing::Done(stored), _) => return Ok(Answer::Done(stored)),
@@ -198,12 +204,16 @@ impl Store for Sqlite {
         self.lease_key(ask, terms).await
     }
 
-    async fn renew(&self, lease: &Lease, lease_for: Duration) -> Result<(), Error> {
+    async fn renew(&self, lease: &Lease, lease_for: Duration) -> Result<bool, Error> {
         self.renew_lease(lease, lease_for).await
     }
 
     async fn release(&self, lease: &Lease) -> Result<(), Error> {
         self.release_lease(lease).await
+    }
+
+    async fn abandon(&self, lease: &Lease) -> Result<(), Error> {
+        self.abandon_lease(lease).await
     }
 
     async fn begin_fenced(&self, lease: &Lease) -> Result<Tx, Error> {
@@ -234,7 +244,14 @@ impl Store for Sqlite {
         self.show(scope, key).await
     }
 
-    async fn evict_key(&self, scope: &Scope, key: &Key, audit: &Audit, dry_run: bool) -> Result<Eviction, Error> {
-        self.evict(scope, key, audit, dry_run).await
+    async fn evict_key(
+        &self,
+        scope: &Scope,
+        key: &Key,
+        expected: Option<Execution>,
+        audit: &Audit,
+        dry_run: bool,
+    ) -> Result<Eviction, Error> {
+        self.evict(scope, key, expected, audit, dry_run).await
     }
 }

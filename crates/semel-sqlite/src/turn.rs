@@ -9,7 +9,8 @@ use tokio::sync::{oneshot, watch};
 
 use crate::error::{classify, is_busy, lock};
 use crate::inflight::Guard;
-use crate::writer::{Pending, Shared, run, tell};
+use crate::queue::Pending;
+use crate::writer::{Shared, run, tell};
 
 /// The right to run statements in the group, inside a savepoint of its own. Dropping it rolls the savepoint back and
 /// passes the turn on, so that a cancelled future leaks nothing.
@@ -48,42 +49,33 @@ impl Turn {
     }
 
     /// Opens the savepoint, and the group before it if there is none. Another process that holds the file's write lock
-    /// is waited for, up to the busy timeout, without holding up the thread.
+    /// is waited for without holding up the thread. [`Error::Unavailable`] if it does not let go in time: nothing ran.
     pub(crate) async fn begin(&self) -> Result<(), Error> {
-        let ends = Instant::now() + self.shared.busy_timeout;
         let mut pause = Duration::from_millis(1);
-        loop {
-            match self.try_begin()? {
-                None => return Ok(()),
-                Some(busy) if Instant::now() >= ends => {
-                    return Err(Error::Unavailable(
-                        format!("the database is locked by another process, which has not let go in time: {busy}")
-                            .into(),
-                    ));
-                }
-                Some(_) => {
-                    tokio::time::sleep(pause).await;
-                    pause = (pause * 2).min(Duration::from_millis(20));
-                }
-            }
+        while !self.try_begin()? {
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(Duration::from_millis(20));
         }
+        Ok(())
     }
 
-    /// The error if the file's write lock is taken.
-    fn try_begin(&self) -> Result<Option<rusqlite::Error>, Error> {
+    /// Whether the file's write lock was free.
+    fn try_begin(&self) -> Result<bool, Error> {
         let connection = lock(&self.shared.connection);
         let mut queue = lock(&self.shared.queue);
-        queue.check(self.id)?;
+        let lost = |_| Error::Unavailable("the writer could not be had before the deadline".into());
+        queue.check(self.id).map_err(lost)?;
         if queue.group.is_none() {
             match run(&connection, "BEGIN IMMEDIATE") {
                 Ok(()) => queue.group = Some(Instant::now()),
-                Err(error) if is_busy(&error) => return Ok(Some(error)),
+                Err(error) if is_busy(&error) => return queue.found_locked(self.shared.patience).map(|()| false),
                 Err(error) => return Err(classify(error)),
             }
         }
+        queue.found_free();
         run(&connection, "SAVEPOINT semel_turn").map_err(classify)?;
-        queue.savepoint = true;
-        Ok(None)
+        queue.open(self.id, self.shared.deadline);
+        Ok(true)
     }
 
     /// Runs statements. [`Error::Deadline`] if the turn was taken back before or while they ran.

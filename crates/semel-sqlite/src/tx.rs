@@ -7,7 +7,7 @@ use semel::store::Completion;
 use semel::{Ask, Error, Execution, Lease, failpoint};
 
 use crate::deferred::Deferred;
-use crate::error::{classify, millis};
+use crate::error::classify;
 use crate::inflight::Guard;
 use crate::key::{self, Fence};
 use crate::probe::Standing;
@@ -53,12 +53,15 @@ enum Purpose {
 }
 
 /// Why nothing more can be run.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 enum Over {
     Deadline,
+    /// The key was given to another run while this one waited for the writer.
+    Overtaken,
     Conflict,
     Raced,
     Fenced,
+    Advanced(Option<RecoveryPoint>),
 }
 
 impl Tx {
@@ -146,8 +149,9 @@ impl Tx {
         self.deferred.push(statement);
     }
 
-    /// Commits a transaction from [`Sqlite::begin`]. After `Ok` it is durable; after an error nothing of it is there. A
-    /// transaction that holds a claim or a fence is refused: it ends with its reply or its recovery point.
+    /// Commits a transaction from [`Sqlite::begin`]. After `Ok` it is durable; after an error but [`Error::Ambiguous`]
+    /// nothing of it is there. A transaction that holds a claim or a fence is refused: it ends with its reply or its
+    /// recovery point.
     pub async fn commit(mut self) -> Result<(), Error> {
         if !matches!(self.purpose, Purpose::Business) {
             return Err(misuse("a transaction with a claim or a fence ends with its reply; return one"));
@@ -182,9 +186,16 @@ impl Tx {
         if self.turn.is_some() {
             return Ok(());
         }
-        self.keep_key()?;
-        self.turn = Some(self.store.writer().enter().await?);
-        self.keep_key()?;
+        if !self.keeps_key() {
+            return self.noted(Err(Error::Deadline));
+        }
+        let turn = self.store.writer().enter().await?;
+        if !self.keeps_key() {
+            // Others held the writer for so long; nothing of this one ran.
+            self.over = Some(Over::Overtaken);
+            return Err(overtaken());
+        }
+        self.turn = Some(turn);
         let now_ms = self.store.now_ms();
         let Some(turn) = &self.turn else { return Err(Error::Deadline) };
         let checked = match &self.purpose {
@@ -204,10 +215,10 @@ impl Tx {
     }
 
     /// Keeps the key in flight for another deadline, unless it was given to somebody else because the last one passed.
-    fn keep_key(&mut self) -> Result<(), Error> {
+    fn keeps_key(&self) -> bool {
         match &self.held {
-            Some(Held::Key(guard)) if !guard.extend(self.store.deadline()) => self.noted(Err(Error::Deadline)),
-            _ => Ok(()),
+            Some(Held::Key(guard)) => guard.extend(self.store.deadline()),
+            _ => true,
         }
     }
 
@@ -230,6 +241,7 @@ impl Tx {
             Error::Conflict(_) => Some(Over::Conflict),
             Error::Raced => Some(Over::Raced),
             Error::Fenced => Some(Over::Fenced),
+            Error::Advanced(point) => Some(Over::Advanced(point.clone())),
             // SQLite rolled everything back because of this error.
             _ if self.turn.as_ref().is_some_and(Turn::is_over) => Some(Over::Conflict),
             _ => None,
@@ -242,12 +254,14 @@ impl Tx {
     }
 
     fn check_over(&self) -> Result<(), Error> {
-        match self.over {
+        match &self.over {
             None => Ok(()),
             Some(Over::Deadline) => Err(Error::Deadline),
+            Some(Over::Overtaken) => Err(overtaken()),
             Some(Over::Conflict) => Err(Error::Conflict("an earlier statement was rolled back".into())),
             Some(Over::Raced) => Err(Error::Raced),
             Some(Over::Fenced) => Err(Error::Fenced),
+            Some(Over::Advanced(point)) => Err(Error::Advanced(point.clone())),
         }
     }
 
@@ -323,12 +337,16 @@ impl semel::Tx for Tx {
         let lease = lease.clone();
         self.run_deferred().await?;
         self.enter().await?;
-        let expires_at = self.store.now_ms().saturating_add(millis(lease.retain));
-        self.on_turn(|connection| Fence::of(&lease).advance(connection, point, expires_at))?;
+        let now_ms = self.store.now_ms();
+        self.on_turn(|connection| Fence::of(&lease).advance(connection, point, now_ms))?;
         self.finish().await
     }
 
     async fn rollback(self) {}
+}
+
+fn overtaken() -> Error {
+    Error::Unavailable("the key was given to another run while this one waited for the writer".into())
 }
 
 fn misuse(what: &str) -> Error {

@@ -6,26 +6,24 @@
 //! a turn to give never leaves a write transaction open.
 //!
 //! A thread of its own commits, because an fsync must not hold up the runtime, and because a commit that has begun must
-//! not depend on the caller's future. The same thread watches the deadline: a turn that has used it up is rolled back
-//! and passed on, and its late owner is refused.
+//! not depend on the caller's future. A COMMIT that fails is followed by a [barrier](crate::barrier) before anybody is
+//! told. The same thread watches the deadline: a turn that has used it up is rolled back and passed on, and its late
+//! owner is refused.
 //!
 //! **Lock order:** the connection, then the queue. The thread alone takes the connection without holding a turn.
 
-use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, TryLockError};
 use std::time::{Duration, Instant};
 
 use rusqlite::{Connection, ErrorCode, InterruptHandle};
 use semel::{Error, failpoint};
-use tokio::sync::oneshot;
 
-use crate::error::lock;
+use crate::barrier;
+use crate::error::{classify, lock};
 use crate::options::Options;
-use crate::turn::{Held, Turn};
-
-/// The most operations that wait for a turn (I12).
-const MAX_WAITING: usize = 65_536;
+use crate::queue::{Pending, Phase, Queue};
+use crate::turn::Turn;
 
 /// Owns the thread: when the last handle goes, the thread ends.
 #[derive(Debug)]
@@ -37,71 +35,19 @@ pub(crate) struct Shared {
     pub(crate) connection: Mutex<Connection>,
     pub(crate) queue: Mutex<Queue>,
     pub(crate) deadline: Duration,
-    pub(crate) busy_timeout: Duration,
-    group_limit: usize,
-    group_age: Duration,
+    /// How long another process's write lock is waited for. Well within the deadline, so that whoever waits is told why
+    /// before their time is up.
+    pub(crate) patience: Duration,
+    pub(crate) group_limit: usize,
+    pub(crate) group_age: Duration,
     interrupt: InterruptHandle,
-    wake: Condvar,
+    woken: Condvar,
     commits: AtomicU64,
-}
-
-/// Whose turn it is, who waits, and who awaits the group's COMMIT.
-pub(crate) struct Queue {
-    pub(crate) phase: Phase,
-    waiting: VecDeque<oneshot::Sender<Turn>>,
-    last_turn: u64,
-    /// Whether the connection has a write transaction open, and since when.
-    pub(crate) group: Option<Instant>,
-    /// Whether the turn that is held has its savepoint open.
-    pub(crate) savepoint: bool,
-    pub(crate) pending: Vec<Pending>,
-    /// How many of the next operations get a COMMIT of their own, after a COMMIT failed for what one of them did.
-    alone: usize,
-    closing: bool,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Phase {
-    Idle,
-    Held {
-        turn: u64,
-        until: Instant,
-    },
-    /// The thread takes a turn back whose deadline has passed.
-    Revoking,
-    /// The thread ends the group.
-    Ending,
-}
-
-/// An operation that is done and awaits its group's COMMIT.
-pub(crate) struct Pending {
-    pub(crate) done: oneshot::Sender<Result<(), Error>>,
-    /// Dropped after the COMMIT, so that nobody can ask for the key in between.
-    pub(crate) held: Option<Held>,
 }
 
 impl Writer {
     pub(crate) fn start(connection: Connection, options: &Options) -> Result<Writer, Error> {
-        let shared = Arc::new(Shared {
-            interrupt: connection.get_interrupt_handle(),
-            connection: Mutex::new(connection),
-            queue: Mutex::new(Queue {
-                phase: Phase::Idle,
-                waiting: VecDeque::new(),
-                last_turn: 0,
-                group: None,
-                savepoint: false,
-                pending: Vec::new(),
-                alone: 0,
-                closing: false,
-            }),
-            deadline: options.deadline,
-            busy_timeout: options.busy_timeout,
-            group_limit: options.group_limit,
-            group_age: options.group_age,
-            wake: Condvar::new(),
-            commits: AtomicU64::new(0),
-        });
+        let shared = Arc::new(Shared::new(connection, options));
         let thread = Arc::clone(&shared);
         std::thread::Builder::new()
             .name("semel-sqlite".to_owned())
@@ -117,13 +63,19 @@ impl Writer {
         let turn = match granted {
             Ok(turn) => turn,
             Err(waiting) => match tokio::time::timeout(self.shared.deadline * 2, waiting).await {
-                Ok(Ok(turn)) => turn,
+                Ok(Ok(granted)) => granted?,
                 Ok(Err(_)) => return Err(Error::Unavailable("the writer has stopped".into())),
                 Err(_) => return Err(Error::Unavailable("other operations held the writer for too long".into())),
             },
         };
         turn.begin().await?;
         Ok(turn)
+    }
+
+    /// [`Error::Unavailable`] while it is not known what became of a COMMIT. What was read before this says `Ok` does
+    /// not change by itself, crash or no crash.
+    pub(crate) fn check_settled(&self) -> Result<(), Error> {
+        lock(&self.shared.queue).check_settled()
     }
 
     pub(crate) fn commits(&self) -> u64 {
@@ -134,85 +86,37 @@ impl Writer {
 impl Drop for Writer {
     fn drop(&mut self) {
         lock(&self.shared.queue).closing = true;
-        self.shared.wake.notify_one();
-    }
-}
-
-impl Queue {
-    /// A turn if nobody has it, otherwise a place in the queue.
-    fn ask(&mut self, shared: &Arc<Shared>) -> Result<Result<Turn, oneshot::Receiver<Turn>>, Error> {
-        if self.phase == Phase::Idle {
-            return Ok(Ok(self.grant(shared)));
-        }
-        if self.waiting.len() >= MAX_WAITING {
-            return Err(Error::Unavailable(format!("{MAX_WAITING} operations wait for the writer already").into()));
-        }
-        let (sender, receiver) = oneshot::channel();
-        self.waiting.push_back(sender);
-        Ok(Err(receiver))
-    }
-
-    fn grant(&mut self, shared: &Arc<Shared>) -> Turn {
-        self.last_turn += 1;
-        self.phase = Phase::Held { turn: self.last_turn, until: Instant::now() + shared.deadline };
-        Turn::new(Arc::clone(shared), self.last_turn)
-    }
-
-    /// Whether `turn` is still held and in time.
-    pub(crate) fn check(&self, turn: u64) -> Result<(), Error> {
-        match self.phase {
-            Phase::Held { turn: held, until } if held == turn && Instant::now() < until => Ok(()),
-            _ => Err(Error::Deadline),
-        }
-    }
-
-    pub(crate) fn holds(&self, turn: u64) -> bool {
-        matches!(self.phase, Phase::Held { turn: held, .. } if held == turn)
-    }
-
-    /// Gives the turn to whoever waits longest, in the same group if it has room. With nobody waiting, or a full group,
-    /// the group ends; without a group, the writer rests.
-    pub(crate) fn pass_on(&mut self, shared: &Arc<Shared>) {
-        while !self.is_full(shared) {
-            let Some(waiting) = self.waiting.pop_front() else { break };
-            if waiting.is_closed() {
-                continue;
-            }
-            let turn = self.grant(shared);
-            match waiting.send(turn) {
-                Ok(()) => return,
-                // The caller went away in this moment. Its turn must not pass itself on: the queue is locked.
-                Err(turn) => turn.disarm(),
-            }
-        }
-        self.phase = if self.group.is_some() { Phase::Ending } else { Phase::Idle };
-        if self.phase == Phase::Ending || self.closing {
-            shared.wake.notify_one();
-        }
-    }
-
-    fn is_full(&self, shared: &Shared) -> bool {
-        let limit = if self.alone > 0 { 1 } else { shared.group_limit };
-        let aged = self.group.is_some_and(|opened| opened.elapsed() > shared.group_age);
-        self.pending.len() >= limit || (aged && !self.pending.is_empty())
-    }
-
-    /// Forgets a group that SQLite has rolled back, and returns who must be told.
-    #[must_use]
-    pub(crate) fn lose(&mut self) -> Vec<Pending> {
-        self.group = None;
-        self.savepoint = false;
-        std::mem::take(&mut self.pending)
+        self.shared.wake();
     }
 }
 
 impl Shared {
+    /// A writer that nobody has set to work yet.
+    pub(crate) fn new(connection: Connection, options: &Options) -> Shared {
+        Shared {
+            interrupt: connection.get_interrupt_handle(),
+            connection: Mutex::new(connection),
+            queue: Mutex::new(Queue::new()),
+            deadline: options.deadline,
+            patience: options.busy_timeout.min(options.deadline / 2),
+            group_limit: options.group_limit,
+            group_age: options.group_age,
+            woken: Condvar::new(),
+            commits: AtomicU64::new(0),
+        }
+    }
+
+    /// Makes the thread look at the queue.
+    pub(crate) fn wake(&self) {
+        self.woken.notify_one();
+    }
+
     fn work(self: &Arc<Self>) {
         loop {
             let mut queue = lock(&self.queue);
             let phase = loop {
                 let wait = match queue.phase {
-                    Phase::Idle if queue.closing => return,
+                    Phase::Idle | Phase::Barred { .. } if queue.closing => return,
                     Phase::Ending => break Phase::Ending,
                     Phase::Held { until, .. } => match until.checked_duration_since(Instant::now()) {
                         Some(left) if !left.is_zero() => left,
@@ -221,21 +125,28 @@ impl Shared {
                             break Phase::Revoking;
                         }
                     },
+                    Phase::Barred { retry_at } => match retry_at.checked_duration_since(Instant::now()) {
+                        Some(left) if !left.is_zero() => left,
+                        _ => break queue.phase,
+                    },
                     // A turn given after this moment cannot reach its deadline before this wait is over.
                     _ => self.deadline,
                 };
-                let waited = self.wake.wait_timeout(queue, wait);
+                let waited = self.woken.wait_timeout(queue, wait);
                 queue = waited.unwrap_or_else(std::sync::PoisonError::into_inner).0;
             };
             drop(queue);
             match phase {
                 Phase::Revoking => self.revoke(),
+                Phase::Barred { .. } => self.unbar(),
                 _ => self.end_group(),
             }
         }
     }
 
-    /// Commits the group and tells everybody in it. A group in which nothing is left to commit is rolled back.
+    /// Commits the group and tells everybody in it. A group in which nothing is left to commit is rolled back. A COMMIT
+    /// that fails is told as rolled back only when it cannot come back after a crash; otherwise as ambiguous, and no
+    /// turn is given until that is settled.
     fn end_group(self: &Arc<Self>) {
         let connection = lock(&self.connection);
         let pending = std::mem::take(&mut lock(&self.queue).pending);
@@ -247,11 +158,9 @@ impl Shared {
                 failpoint::reach_blocking(failpoint::COMMIT_SENT);
             }
         }
-        if !connection.is_autocommit()
-            && let Err(error) = run(&connection, "ROLLBACK")
-        {
-            tracing::error!(%error, "a group could neither be committed nor rolled back");
-        }
+        roll_back(&connection);
+        let in_doubt = !pending.is_empty() && result.as_ref().is_err_and(barrier::is_needed);
+        let settled = if in_doubt { barrier::write(&connection) } else { Ok(()) };
         drop(connection);
 
         let mut queue = lock(&self.queue);
@@ -263,14 +172,23 @@ impl Shared {
             // A deferred constraint speaks up at COMMIT only and does not say whose it was: each gets its own.
             queue.alone = pending.len();
         }
-        queue.pass_on(self);
+        match &settled {
+            Ok(()) => queue.pass_on(self),
+            Err(error) => {
+                tracing::error!(%error, "a commit failed and the log cannot be written; nothing runs until it can");
+                queue.bar();
+            }
+        }
         drop(queue);
 
         match result {
             Ok(()) => tell(pending, || Ok(())),
+            Err(error) if settled.is_err() => {
+                tell(pending, || Err(Error::Ambiguous(format!("the commit failed: {error}").into())));
+            }
             Err(error) if blamed && pending.len() == 1 => {
                 let mut error = Some(error);
-                tell(pending, || Err(error.take().map_or(Error::Deadline, crate::error::classify)));
+                tell(pending, || Err(error.take().map_or(Error::Deadline, classify)));
             }
             Err(error) if blamed => tell(pending, || {
                 Err(Error::Conflict(
@@ -278,6 +196,19 @@ impl Shared {
                 ))
             }),
             Err(error) => tell(pending, || Err(Error::Unavailable(format!("the commit failed: {error}").into()))),
+        }
+    }
+
+    /// Tries to settle what became of a COMMIT that failed.
+    fn unbar(self: &Arc<Self>) {
+        let written = barrier::write(&lock(&self.connection));
+        let mut queue = lock(&self.queue);
+        match written {
+            Ok(()) => {
+                tracing::info!("the log can be written again; what failed to commit is rolled back");
+                queue.pass_on(self);
+            }
+            Err(_) => queue.bar(),
         }
     }
 
@@ -325,11 +256,7 @@ impl Shared {
             Ok(()) => Vec::new(),
             Err(error) => {
                 tracing::error!(%error, "a savepoint could not be rolled back; its group is rolled back");
-                if !connection.is_autocommit()
-                    && let Err(error) = run(connection, "ROLLBACK")
-                {
-                    tracing::error!(%error, "a group could not be rolled back");
-                }
+                roll_back(connection);
                 queue.lose()
             }
         }
@@ -348,6 +275,15 @@ pub(crate) fn tell(pending: Vec<Pending>, mut result: impl FnMut() -> Result<(),
 /// Runs a statement that controls the transaction.
 pub(crate) fn run(connection: &Connection, sql: &str) -> rusqlite::Result<()> {
     connection.prepare_cached(sql)?.execute([]).map(drop)
+}
+
+/// Ends a transaction that SQLite has not ended by itself.
+pub(crate) fn roll_back(connection: &Connection) {
+    if !connection.is_autocommit()
+        && let Err(error) = run(connection, "ROLLBACK")
+    {
+        tracing::error!(%error, "a transaction could not be rolled back");
+    }
 }
 
 impl std::fmt::Debug for Shared {

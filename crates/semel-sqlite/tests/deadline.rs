@@ -93,21 +93,3 @@ async fn a_statement_that_runs_past_the_deadline_is_interrupted() {
     assert_eq!((file.effects("endless"), file.effects("next")), (0, 1));
     assert!(file.is_write_lock_free());
 }
-
-#[tokio::test]
-async fn a_writer_held_by_another_process_is_unavailable_after_the_busy_timeout() {
-    let file = File::create().await;
-    let store = file.open_with(Options { busy_timeout: Duration::from_millis(100), ..file.options() }).await;
-    let key = Key::random();
-    let other = file.connection();
-    other.execute_batch("BEGIN IMMEDIATE").unwrap();
-    let mut tx = fresh(&store, &key).await;
-    let error = insert(&mut tx, "blocked").await.unwrap_err();
-    assert!(matches!(&error, Error::Unavailable(cause) if cause.to_string().contains("another process")), "{error:?}");
-    assert!(!tx.begun(), "nothing ran");
-    other.execute_batch("ROLLBACK").unwrap();
-    insert(&mut tx, "free").await.unwrap();
-    let done = completion(tx.execution());
-    tx.complete(&done).await.unwrap();
-    assert_eq!((file.effects("blocked"), file.effects("free")), (0, 1));
-}

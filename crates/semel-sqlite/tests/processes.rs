@@ -125,9 +125,9 @@ async fn an_operator_works_on_the_file_while_the_service_does() {
     let operator = file.open().await;
     assert_eq!(operator.list_keys(&KeyFilter { limit: 10, ..KeyFilter::default() }).await.unwrap().len(), 2);
     let audit = Audit { actor: "ada".to_owned(), reason: "a test".to_owned() };
-    assert_eq!(operator.evict_key(&scope(), &leased, &audit, false).await.unwrap(), Eviction::InFlight);
+    assert_eq!(operator.evict_key(&scope(), &leased, None, &audit, false).await.unwrap(), Eviction::InFlight);
     let scope = scope();
-    let (evicted, committed) = tokio::join!(operator.evict_key(&scope, &stored, &audit, false), tx.commit());
+    let (evicted, committed) = tokio::join!(operator.evict_key(&scope, &stored, None, &audit, false), tx.commit());
     assert!(matches!(evicted.unwrap(), Eviction::Evicted(_)));
     committed.unwrap();
     assert!(matches!(service.claim(&ask(&stored)).await.unwrap(), Claim::Fresh(_)));

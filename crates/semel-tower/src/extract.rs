@@ -2,11 +2,10 @@
 
 use std::fmt;
 use std::ops::{Deref, DerefMut};
-use std::sync::Arc;
 
 use axum::extract::{FromRequestParts, OptionalFromRequestParts};
 use http::request::Parts;
-use semel::{Execution, Key, Lease, RecoveryPoint, Scope, Semel, Store, once};
+use semel::{Execution, Key, Scope, Store};
 
 use crate::code;
 use crate::problem::Problem;
@@ -122,70 +121,8 @@ impl<T: Sync> OptionalFromRequestParts<T> for Keyed {
     }
 }
 
-/// The lease that holds the key of a leased route, renewed while the handler runs.
-///
-/// Work is done in steps, each committed with its recovery point by [`LeaseHandle::advance`]. A handler that lost its
-/// lease is stopped, and a step it still tries is refused inside its transaction (I7). The handler's answer completes
-/// the key: 2xx, 3xx and 4xx are stored; after any other answer the lease is given up, and by the route's policy a
-/// retry goes on at the recovery point, or is told that the outcome is unknown. A client that disconnects does not
-/// stop leased work.
-pub struct LeaseHandle<S> {
-    held: Arc<(Semel<S>, Lease)>,
-}
-
-impl<S: Store> LeaseHandle<S> {
-    pub(crate) fn new(semel: Semel<S>, lease: Lease) -> LeaseHandle<S> {
-        LeaseHandle { held: Arc::new((semel, lease)) }
-    }
-
-    /// The lease.
-    pub fn lease(&self) -> &Lease {
-        &self.held.1
-    }
-
-    /// Where an earlier worker got to, if this run goes on with its work.
-    pub fn recovery_point(&self) -> Option<&RecoveryPoint> {
-        self.held.1.recovery_point.as_ref()
-    }
-
-    /// Semel on the layer's store.
-    pub fn semel(&self) -> &Semel<S> {
-        &self.held.0
-    }
-
-    /// Runs `step` in a fenced transaction and moves the recovery point with it, in one commit. See
-    /// [`Semel::advance`].
-    pub async fn advance<T, E, F>(&self, point: &RecoveryPoint, step: F) -> Result<T, once::Error<E>>
-    where
-        F: AsyncFn(&mut S::Tx) -> Result<T, E>,
-    {
-        self.semel().advance(self.lease(), point, step).await
-    }
-}
-
-impl<S: Store, T: Sync> FromRequestParts<T> for LeaseHandle<S> {
-    type Rejection = Problem;
-
-    async fn from_request_parts(parts: &mut Parts, _: &T) -> Result<LeaseHandle<S>, Problem> {
-        let handle = parts.extensions.get::<LeaseHandle<S>>().cloned();
-        handle.ok_or_else(|| misused("LeaseHandle was taken on a route that does not lease; set Policy::leased"))
-    }
-}
-
-impl<S> Clone for LeaseHandle<S> {
-    fn clone(&self) -> LeaseHandle<S> {
-        LeaseHandle { held: Arc::clone(&self.held) }
-    }
-}
-
-impl<S> fmt::Debug for LeaseHandle<S> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "LeaseHandle({})", self.held.1.execution)
-    }
-}
-
 /// A mistake in the service, told at once: to the log with what to change, to the client without.
-fn misused(what: &str) -> Problem {
+pub(crate) fn misused(what: &str) -> Problem {
     tracing::error!("{what}");
     Problem::of(&code::INTERNAL_ERROR, format!("the service is set up wrongly: {what}"))
 }

@@ -35,6 +35,7 @@ pub mod replay;
 mod answer;
 mod body;
 mod document;
+mod handle;
 mod layer;
 mod leased;
 mod principal;
@@ -46,7 +47,8 @@ mod transaction;
 
 pub use body::read_body;
 pub use document::{policy_document, policy_route};
-pub use extract::{Keyed, LeaseHandle, Tx};
+pub use extract::{Keyed, Tx};
+pub use handle::LeaseHandle;
 pub use header::Mode;
 pub use layer::IdempotencyLayer;
 pub use policy::{Leased, Policy, Requirement};

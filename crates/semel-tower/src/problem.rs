@@ -161,6 +161,11 @@ impl From<semel::Error> for Problem {
                 Problem::of(&code::DEADLINE_EXCEEDED, error.to_string()).retry_after(RETRY_AFTER)
             }
             Error::Fenced => Problem::in_flight(RETRY_AFTER),
+            Error::Advanced(_) => {
+                tracing::error!(%error, "a handler repeated a committed step; it must look at recovery_point first");
+                let detail = "the service tried a step of this work a second time; the step was refused";
+                Problem::of(&code::INTERNAL_ERROR, detail)
+            }
             Error::ReplyTooLarge { .. } => {
                 tracing::error!(%error, "a keyed request was rolled back");
                 Problem::of(&code::REPLY_TOO_LARGE, error.to_string())
@@ -243,6 +248,14 @@ mod tests {
         let problem = Problem::from(semel::Error::Statement("password=secret".into()));
         assert_eq!((problem.status().as_u16(), problem.code()), (500, "internal-error"));
         assert!(!problem.to_string().contains("secret"));
+    }
+
+    #[test]
+    fn a_step_that_was_committed_before_is_a_mistake_of_the_service() {
+        let point = semel::RecoveryPoint::new("reserved").unwrap();
+        let problem = Problem::from(semel::Error::Advanced(Some(point)));
+        assert_eq!((problem.status().as_u16(), problem.code()), (500, "internal-error"));
+        assert!(problem.detail().contains("a second time") && !problem.detail().contains("reserved"), "{problem}");
     }
 
     #[test]

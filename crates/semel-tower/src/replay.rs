@@ -73,11 +73,13 @@ fn marked(response: impl IntoResponse, mark: Mark) -> Response {
     response
 }
 
+/// Whether the answer stands for a mistake in the service or a passing failure, which a retry must not get again.
+pub(crate) fn never_stored(parts: &response::Parts) -> bool {
+    parts.extensions.get::<NeverStored>().is_some()
+}
+
 /// What the handler, or else the route's policy, says beyond the status.
 pub(crate) fn mark_of(parts: &response::Parts, policy: &Policy) -> Mark {
-    if parts.extensions.get::<NeverStored>().is_some() {
-        return Mark::None;
-    }
     match parts.extensions.get::<Mark>() {
         None | Some(Mark::None) if policy.terminal.contains(&parts.status) => Mark::Terminal,
         None => Mark::None,
@@ -180,15 +182,12 @@ mod tests {
     }
 
     #[test]
-    fn the_handlers_mark_wins_over_the_policy_and_a_mistake_is_never_terminal() {
+    fn the_handlers_mark_wins_over_the_policy() {
         let policy = Policy::new().terminal([StatusCode::NOT_IMPLEMENTED]);
         let mark = |response: Response| mark_of(&response.into_parts().0, &policy);
         assert_eq!(mark(StatusCode::NOT_IMPLEMENTED.into_response()), Mark::Terminal);
         assert_eq!(mark(StatusCode::BAD_GATEWAY.into_response()), Mark::None);
         assert_eq!(mark(terminal(StatusCode::BAD_GATEWAY)), Mark::Terminal);
         assert_eq!(mark(keep(StatusCode::CONFLICT)), Mark::Keep);
-        let mut mistake = StatusCode::NOT_IMPLEMENTED.into_response();
-        mistake.extensions_mut().insert(NeverStored { unavailable: false });
-        assert_eq!(mark(mistake), Mark::None);
     }
 }

@@ -79,7 +79,8 @@ async fn answer<I: Inner>(
         Err(error) => return Ran::Error(error),
     };
     let mark = replay::mark_of(&parts, policy);
-    if Disposition::of(parts.status.as_u16(), mark, may_have_begun()) == Disposition::Forget {
+    let disposition = Disposition::of(parts.status.as_u16(), mark, may_have_begun());
+    if replay::never_stored(&parts) || disposition == Disposition::Forget {
         return Ran::Refused(Response::from_parts(parts, body));
     }
     match Limited::new(body, reply_limit).collect().await {

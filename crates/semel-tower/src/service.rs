@@ -17,7 +17,7 @@ use tower::Service;
 use crate::body::read_body;
 use crate::code;
 use crate::extract::Keyed;
-use crate::header::{Invalid, parse};
+use crate::header::{IDEMPOTENCY_KEY, Invalid, parse};
 use crate::policy::{Policy, Requirement};
 use crate::principal::Principal;
 use crate::problem::Problem;
@@ -78,14 +78,11 @@ where
             let (parts, body) = request.into_parts();
             let mut tally = Tally::new(&shared.policy.operation_of(&parts));
             match ask(&shared, parts, body, &mut tally).await {
-                Ok(Asked::Keyed(ask, request)) if shared.policy.leased.is_some() => {
-                    leased::serve(shared, inner, ask, request, tally).await
-                }
-                Ok(Asked::Keyed(ask, request)) => transaction::serve(&shared, inner, ask, request, tally).await,
-                Ok(Asked::Unkeyed(request)) => {
-                    tally.forget();
-                    inner.call(request).await.map(IntoResponse::into_response)
-                }
+                Ok(Asked::Keyed(ask, request)) => match shared.policy.leased.clone() {
+                    Some(leased) => leased::serve(shared, inner, leased, ask, request, tally).await,
+                    None => transaction::serve(&shared, inner, ask, request, tally).await,
+                },
+                Ok(Asked::Unkeyed(request)) => inner.call(request).await.map(IntoResponse::into_response),
                 Err(refusal) => Ok(refusal),
             }
         })
@@ -103,6 +100,9 @@ enum Asked {
 /// Turns a request into a question, or into the answer that refuses it. Nothing has asked the store yet.
 async fn ask<S: Store>(shared: &Shared<S>, parts: Parts, body: Body, tally: &mut Tally) -> Result<Asked, Response> {
     let policy = &shared.policy;
+    if policy.requirement == Requirement::Optional && !parts.headers.contains_key(IDEMPOTENCY_KEY) {
+        tally.forget();
+    }
     policy.authorised(&parts).await?;
     let Some(key) = key_of(&parts, policy, tally).map_err(IntoResponse::into_response)? else {
         return Ok(Asked::Unkeyed(Request::from_parts(parts, body)));

@@ -7,7 +7,7 @@ use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use http::response;
 use semel::disposition::Mark;
-use semel::{Ask, Claim, Disposition, Error, Finished, Reply, Semel, Store, Tx as _, failpoint};
+use semel::{Ask, Claim, Error, Finished, Reply, Semel, Store, Tx as _, failpoint};
 use tracing::Instrument;
 
 use crate::code;
@@ -123,11 +123,6 @@ fn checked(
 /// Commits, and answers by what became of it. Runs to its end whether or not the client still listens.
 async fn conclude<S: Store>(semel: Semel<S>, ask: Ask, tx: S::Tx, answer: Answer, mut tally: Tally) -> Response {
     let Answer { reply, parts, body } = answer;
-    let conflicted = tx.conflicted();
-    if conflicted && Disposition::of(reply.status(), reply.mark(), true) != Disposition::Commit {
-        tx.rollback().await;
-        return ask_again(&semel, &ask, &mut tally).await;
-    }
     match semel.finish(&ask, tx, &reply).await {
         Ok(Finished::Stored) => {
             failpoint::reach(failpoint::COMMIT_ACKNOWLEDGED).await;
@@ -136,8 +131,6 @@ async fn conclude<S: Store>(semel: Semel<S>, ask: Ask, tx: S::Tx, answer: Answer
         }
         Ok(Finished::Forgotten) => first_answer(parts, body),
         Err(Error::Raced | Error::RolledBack | Error::Conflict(_)) => ask_again(&semel, &ask, &mut tally).await,
-        // A handler may swallow the conflict; what its transaction then fails of is only a consequence.
-        Err(_) if conflicted => ask_again(&semel, &ask, &mut tally).await,
         Err(error) => failed(error, &mut tally),
     }
 }

@@ -4,6 +4,9 @@ use std::time::Duration;
 
 use crate::{Execution, Fingerprint, Key, Reply, Scope};
 
+/// The longest wait for a run in flight (I12).
+pub const MAX_WAIT: Duration = Duration::from_secs(60 * 60);
+
 /// The question a request asks before it may run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Ask {
@@ -23,10 +26,10 @@ impl Ask {
         Ask { scope: scope.clone(), key: key.clone(), fingerprint: *fingerprint, wait: Duration::ZERO }
     }
 
-    /// Asks, and waits up to `wait` for a run in flight to end.
+    /// Asks, and waits up to `wait`, at most [`MAX_WAIT`], for a run in flight to end.
     #[must_use]
     pub fn waiting(mut self, wait: Duration) -> Ask {
-        self.wait = wait;
+        self.wait = wait.min(MAX_WAIT);
         self
     }
 }

@@ -2,6 +2,8 @@
 
 use std::error::Error as StdError;
 
+use crate::lease::RecoveryPoint;
+
 /// The cause beneath an error of a store.
 pub type Source = Box<dyn StdError + Send + Sync>;
 
@@ -33,6 +35,10 @@ pub enum Error {
     /// The lease was lost: another worker took over, and this one's write was refused (I7).
     #[error("the lease was lost to another worker; this one's write was refused")]
     Fenced,
+    /// The work under the lease stands at another recovery point than the lease says: a step has been committed
+    /// already.
+    #[error("the work stands at {}, not where the lease says; go on from there", at_or_start(.0.as_ref()))]
+    Advanced(Option<RecoveryPoint>),
     /// A deferred statement touched another number of rows than declared; everything was rolled back.
     #[error("a deferred statement did not touch the declared number of rows and everything was rolled back: {0}")]
     RowCount(String),
@@ -59,6 +65,10 @@ pub enum Error {
     /// A statement failed for a reason that running it again will not mend.
     #[error("a statement failed")]
     Statement(#[source] Source),
+}
+
+fn at_or_start(point: Option<&RecoveryPoint>) -> String {
+    point.map_or_else(|| "its start".to_owned(), |point| format!("recovery point {point}"))
 }
 
 /// What to do after an error.

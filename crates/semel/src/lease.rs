@@ -10,9 +10,10 @@ use std::time::Duration;
 
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
-use tokio::time::MissedTickBehavior;
+use tokio::time::{Instant, MissedTickBehavior};
 
-use crate::once::{self, Outcome, Semel};
+use crate::error::Source;
+use crate::once::{self, Outcome, Semel, undone};
 use crate::store::{Store, Tx};
 use crate::{Ask, Claim, Error, Execution, Key, Recorded, Reply, Scope, observe};
 
@@ -105,34 +106,65 @@ impl Lease {
 impl<S: Store> Semel<S> {
     /// Leases a key. [`Claim::Fresh`] starts the work, [`Claim::Resume`] goes on with somebody else's.
     pub async fn lease(&self, ask: &Ask, terms: &LeaseTerms) -> Result<Claim<Lease, Recorded>, Error> {
+        let keep = self.settings().retention.keep();
+        if terms.retain < keep {
+            return Err(Error::Settings(format!(
+                "leased work would be kept for {} s and keys are kept for {} s; a retry after that would run a second \
+                 time (I9)",
+                terms.retain.as_secs_f64(),
+                keep.as_secs_f64()
+            )));
+        }
         let claim = self.store().lease(ask, terms).await?;
         claim.try_map_replay(|stored| self.open(ask, &stored))
     }
 
     /// Runs `step` in a fenced transaction and moves the recovery point with it, in one commit.
     ///
-    /// After `Ok` both are durable; after an error neither is, save for [`Error::Ambiguous`]. A worker that lost its
-    /// lease gets [`Error::Fenced`] and changes nothing (I7). The step runs again after a serialization failure.
-    pub async fn advance<T, E, F>(&self, lease: &Lease, point: &RecoveryPoint, step: F) -> Result<T, once::Error<E>>
+    /// After `Ok` both are durable, and the lease stands at `point`; after an error neither is, save for
+    /// [`Error::Ambiguous`]. A worker that lost its lease gets [`Error::Fenced`] and changes nothing (I7). A step that
+    /// was committed before gets [`Error::Advanced`] and is not committed again. The step runs again after a
+    /// serialization failure.
+    pub async fn advance<T, E, F>(&self, lease: &mut Lease, point: &RecoveryPoint, step: F) -> Result<T, once::Error<E>>
     where
         F: AsyncFn(&mut S::Tx) -> Result<T, E>,
     {
         let mut attempt = 1;
+        // What a step returned whose commit was not acknowledged. The fence waits for the row lock, so the next look at
+        // the recovery point tells what became of it.
+        let mut unheard: Option<(T, Source)> = None;
         loop {
-            let mut tx = self.begin_fenced(lease).await.map_err(once::Error::Store)?;
+            let mut tx = match (self.begin_fenced(lease).await, unheard.take()) {
+                (Ok(tx), _) => tx,
+                (Err(Error::Advanced(Some(at))), Some((value, _))) if at == *point => {
+                    lease.recovery_point = Some(at);
+                    return Ok(value);
+                }
+                (Err(Error::Unavailable(_)), Some((_, cause))) => {
+                    return Err(once::Error::Store(Error::Ambiguous(cause)));
+                }
+                (Err(error), _) => {
+                    self.again(&mut attempt, lease.scope(), once::Error::Store(error)).await?;
+                    continue;
+                }
+            };
             let error = match self.run(&mut tx, &step).await {
+                Ok(_) if tx.conflicted() => {
+                    tx.rollback().await;
+                    once::Error::Store(Error::Conflict("a statement of the step conflicted".into()))
+                }
                 Ok(value) => match tx.advance(point).await {
-                    Ok(()) => return Ok(value),
+                    Ok(()) => {
+                        lease.recovery_point = Some(point.clone());
+                        return Ok(value);
+                    }
+                    Err(Error::Ambiguous(cause)) => {
+                        unheard = Some((value, cause));
+                        continue;
+                    }
                     Err(error) => once::Error::Store(error),
                 },
-                Err(error) => {
-                    let conflicted = tx.conflicted();
-                    tx.rollback().await;
-                    if !conflicted {
-                        return Err(error);
-                    }
-                    error
-                }
+                Err(error) => undone(tx, error).await?,
             };
             self.again(&mut attempt, lease.scope(), error).await?;
         }
@@ -147,20 +179,19 @@ impl<S: Store> Semel<S> {
     {
         let mut attempt = 1;
         loop {
-            let mut tx = self.begin_fenced(lease).await.map_err(once::Error::Store)?;
+            let mut tx = match self.begin_fenced(lease).await {
+                Ok(tx) => tx,
+                Err(error) => {
+                    self.again(&mut attempt, lease.scope(), once::Error::Store(error)).await?;
+                    continue;
+                }
+            };
             let error = match self.run(&mut tx, &step).await {
                 Ok(reply) => match self.finish(&lease.ask, tx, &reply).await {
                     Ok(finished) => return Ok(finished.outcome(reply)),
                     Err(error) => once::Error::Store(error),
                 },
-                Err(error) => {
-                    let conflicted = tx.conflicted();
-                    tx.rollback().await;
-                    if !conflicted {
-                        return Err(error);
-                    }
-                    error
-                }
+                Err(error) => undone(tx, error).await?,
             };
             self.again(&mut attempt, lease.scope(), error).await?;
         }
@@ -172,23 +203,27 @@ impl<S: Store> Semel<S> {
         let (stop, mut stopping) = oneshot::channel();
         let (store, lease) = (self.store().clone(), lease.clone());
         let task = tokio::spawn(async move {
-            let mut ticks = tokio::time::interval(lease.lease_for / 3);
+            let mut ticks = tokio::time::interval((lease.lease_for / 3).max(Duration::from_millis(1)));
             ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
             ticks.tick().await;
+            let mut renewed = Instant::now();
             loop {
                 tokio::select! {
                     _ = &mut stopping => return,
                     _ = ticks.tick() => {}
                 }
+                let asked = Instant::now();
                 match store.renew(&lease, lease.lease_for).await {
-                    Ok(()) => {}
-                    Err(Error::Fenced) => {
-                        tracing::warn!(operation = lease.scope().operation(), "the lease was lost to another worker");
-                        lost.send_replace(true);
-                        return;
-                    }
+                    Ok(true) => renewed = asked,
+                    Ok(false) => return,
                     Err(error) => {
-                        tracing::warn!(operation = lease.scope().operation(), %error, "the lease could not be renewed");
+                        let operation = lease.scope().operation();
+                        if matches!(error, Error::Fenced) || renewed.elapsed() >= lease.lease_for {
+                            tracing::warn!(operation, %error, "the lease was lost");
+                            lost.send_replace(true);
+                            return;
+                        }
+                        tracing::warn!(operation, %error, "the lease could not be renewed and will be tried again");
                     }
                 }
             }

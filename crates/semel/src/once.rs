@@ -13,6 +13,9 @@ use crate::{
     reply,
 };
 
+/// How much longer than a claim's own wait it may take to be answered.
+const PAST_THE_WAIT: Duration = Duration::from_secs(2);
+
 /// What a service decides once, at start.
 #[derive(Debug, Clone)]
 pub struct Settings {
@@ -183,26 +186,23 @@ impl<S: Store> Semel<S> {
     {
         let mut attempt = 1;
         loop {
-            let mut tx = match self.claim(ask).await? {
-                Claim::Fresh(tx) => tx,
-                Claim::Replay(recorded) => return Ok(Outcome::Replayed(recorded.reply)),
-                Claim::InFlight { retry_after } => return Err(Error::InFlight { retry_after }),
-                Claim::Mismatch => return Err(Error::Mismatch),
-                Claim::Resume(_) | Claim::Unknown => return Err(Error::Unknown),
+            let mut tx = match self.claim(ask).await {
+                Ok(Claim::Fresh(tx)) => tx,
+                Ok(Claim::Replay(recorded)) => return Ok(Outcome::Replayed(recorded.reply)),
+                Ok(Claim::InFlight { retry_after }) => return Err(Error::InFlight { retry_after }),
+                Ok(Claim::Mismatch) => return Err(Error::Mismatch),
+                Ok(Claim::Resume(_) | Claim::Unknown) => return Err(Error::Unknown),
+                Err(error) => {
+                    self.again(&mut attempt, &ask.scope, Error::Store(error)).await?;
+                    continue;
+                }
             };
             let error = match self.run(&mut tx, &effect).await {
                 Ok(reply) => match self.finish(ask, tx, &reply).await {
                     Ok(finished) => return Ok(finished.outcome(reply)),
                     Err(error) => Error::Store(error),
                 },
-                Err(error) => {
-                    let conflicted = tx.conflicted();
-                    tx.rollback().await;
-                    if !conflicted {
-                        return Err(error);
-                    }
-                    error
-                }
+                Err(error) => undone(tx, error).await?,
             };
             self.again(&mut attempt, &ask.scope, error).await?;
         }
@@ -220,6 +220,11 @@ impl<S: Store> Semel<S> {
     /// Ends a run by its reply: the second half of [`Semel::once`]. A commit whose acknowledgement was lost is asked
     /// about, not guessed.
     pub async fn finish(&self, ask: &Ask, tx: S::Tx, reply: &Reply) -> Result<Finished, StoreError> {
+        if tx.conflicted() {
+            // Whatever the work made of it: another run may succeed, so no answer to this one is final.
+            tx.rollback().await;
+            return Err(StoreError::Conflict("a statement of the work conflicted".into()));
+        }
         let disposition = Disposition::of(reply.status(), reply.mark(), tx.begun());
         let (keep_effect, failed) = match disposition {
             Disposition::Commit => (true, false),
@@ -240,7 +245,7 @@ impl<S: Store> Semel<S> {
         match tx.complete(&completion).await {
             Ok(()) => Ok(Finished::Stored),
             Err(StoreError::Ambiguous(cause)) => {
-                self.settle(ask, execution, cause).await?;
+                self.settle(ask, &completion.stored, cause).await?;
                 Ok(Finished::Stored)
             }
             Err(error) => {
@@ -379,14 +384,17 @@ impl<S: Store> Semel<S> {
     }
 
     /// Finds out whether a commit took effect whose acknowledgement was lost. The claim's lock is held until the old
-    /// transaction has ended one way or the other, so a claim that gets through sees the truth.
-    async fn settle(&self, ask: &Ask, execution: Execution, cause: Source) -> Result<(), StoreError> {
-        let ends = tokio::time::Instant::now() + self.settings.settle_for;
+    /// transaction has ended one way or the other, so a claim that gets through sees the truth. The whole reply is
+    /// compared: leased work keeps its execution when another worker takes over and answers otherwise.
+    async fn settle(&self, ask: &Ask, sent: &Stored, cause: Source) -> Result<(), StoreError> {
+        // A row that expired before it was asked about would look as if it had never been.
+        let patience = self.settings.settle_for.min(self.settings.retention.keep() / 2);
+        let ends = tokio::time::Instant::now() + patience;
         let mut pause = Duration::from_millis(10);
         loop {
             let left = ends.saturating_duration_since(tokio::time::Instant::now());
-            match timeout(left, self.store.claim(&ask.clone().waiting(left))).await {
-                Ok(Ok(Claim::Replay(stored))) if stored.execution == execution => return Ok(()),
+            match timeout(left + PAST_THE_WAIT, self.store.claim(&ask.clone().waiting(left))).await {
+                Ok(Ok(Claim::Replay(stored))) if stored == *sent => return Ok(()),
                 Ok(Ok(Claim::Replay(_) | Claim::Mismatch)) => return Err(StoreError::Raced),
                 Ok(Ok(Claim::Fresh(tx))) => {
                     tx.rollback().await;
@@ -401,6 +409,13 @@ impl<S: Store> Semel<S> {
             }
         }
     }
+}
+
+/// Rolls back work that failed. `Ok` if a conflict was behind it, so that running it again may succeed.
+pub(crate) async fn undone<T: Tx, E>(tx: T, error: Error<E>) -> Result<Error<E>, Error<E>> {
+    let conflicted = tx.conflicted();
+    tx.rollback().await;
+    if conflicted { Ok(error) } else { Err(error) }
 }
 
 fn outcome_name<E>(result: &Result<Outcome, Error<E>>) -> &'static str {

@@ -112,4 +112,6 @@ pub enum Eviction {
     NotFound,
     /// The key is in flight; nothing was changed.
     InFlight,
+    /// The key has run again since the operator looked; nothing was changed.
+    Changed,
 }

@@ -29,10 +29,10 @@ impl Reaper {
     pub async fn sweep<S: Store>(&self, store: &S) -> Result<u64, Error> {
         let mut reaped = 0;
         loop {
-            let count = store.reap(self.batch).await?;
+            let count = store.reap(self.batch.max(1)).await?;
             observe::keys_reaped(count);
             reaped += count;
-            if count < u64::from(self.batch) {
+            if count < u64::from(self.batch.max(1)) {
                 return Ok(reaped);
             }
             tokio::task::yield_now().await;
@@ -49,7 +49,7 @@ impl Reaper {
     }
 
     async fn sweep_for_ever<S: Store>(&self, store: &S) {
-        let mut ticks = tokio::time::interval(self.every);
+        let mut ticks = tokio::time::interval(self.every.max(Duration::from_millis(1)));
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
             ticks.tick().await;

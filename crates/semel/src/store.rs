@@ -25,13 +25,19 @@ pub trait Store: Clone + Send + Sync + 'static {
     /// and epoch is committed.
     fn lease(&self, ask: &Ask, terms: &LeaseTerms) -> impl Future<Output = Result<Claim<Lease, Stored>, Error>> + Send;
 
-    /// Extends a lease to `lease_for` from now. [`Error::Fenced`] if another worker took over.
-    fn renew(&self, lease: &Lease, lease_for: Duration) -> impl Future<Output = Result<(), Error>> + Send;
+    /// Extends a lease to `lease_for` from now. `false` if the work has ended under this very lease; [`Error::Fenced`]
+    /// if another worker took over.
+    fn renew(&self, lease: &Lease, lease_for: Duration) -> impl Future<Output = Result<bool, Error>> + Send;
 
     /// Ends a lease now, so that a retry can take the work over at its recovery point. A lost lease is left alone.
     fn release(&self, lease: &Lease) -> impl Future<Output = Result<(), Error>> + Send;
 
-    /// Opens a transaction in which the lease's epoch was checked under a row lock that is held to the commit (I7).
+    /// Takes a lease back under which nothing was done, so that the key is new again. Work that has a recovery point or
+    /// was taken over is only released.
+    fn abandon(&self, lease: &Lease) -> impl Future<Output = Result<(), Error>> + Send;
+
+    /// Opens a transaction in which the lease's execution and epoch were checked under a row lock that is held to the
+    /// commit (I7). [`Error::Advanced`] if the work stands elsewhere than at the lease's recovery point.
     fn begin_fenced(&self, lease: &Lease) -> impl Future<Output = Result<Self::Tx, Error>> + Send;
 
     /// Deletes up to `limit` expired keys, never waiting for one that is in use, and says how many.
@@ -53,11 +59,12 @@ pub trait Store: Clone + Send + Sync + 'static {
     fn show_key(&self, scope: &Scope, key: &Key) -> impl Future<Output = Result<Option<KeyRecord>, Error>> + Send;
 
     /// Removes a key so that its next request runs as new, and writes the audit row in the same commit. A key in
-    /// flight is refused. With `dry_run` nothing is changed.
+    /// flight is refused, and so is one that `expected` names another run of. With `dry_run` nothing is changed.
     fn evict_key(
         &self,
         scope: &Scope,
         key: &Key,
+        expected: Option<Execution>,
         audit: &Audit,
         dry_run: bool,
     ) -> impl Future<Output = Result<Eviction, Error>> + Send;
@@ -80,7 +87,8 @@ pub trait Tx: Send + Sized + 'static {
     /// error but [`Error::Ambiguous`], neither is.
     fn complete(self, completion: &Completion) -> impl Future<Output = Result<(), Error>> + Send;
 
-    /// Moves the recovery point of leased work and commits, with what the transaction did.
+    /// Moves the recovery point of leased work from where the lease says and commits, with what the transaction did.
+    /// The lease runs on from now.
     fn advance(self, point: &RecoveryPoint) -> impl Future<Output = Result<(), Error>> + Send;
 
     /// Rolls everything back. The key stays as it was before the claim.

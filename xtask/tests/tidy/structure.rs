@@ -12,9 +12,12 @@ const SQLITE_ALONE: &[&str] = &[
     // PostgreSQL has many writers; SQLite has one, which commits waiting operations as a group, turn by turn, with
     // readers beside it, and this process's map of running keys in place of advisory locks.
     "inflight.rs",
+    "queue.rs",
     "readers.rs",
     "turn.rs",
     "writer.rs",
+    // A commit that failed at the disk may still lie in the write-ahead log of a file; PostgreSQL sees to its own.
+    "barrier.rs",
     // What PostgreSQL does in functions of the schema `semel`, SQLite does in Rust.
     "key.rs",
     "probe.rs",

@@ -1,2 +1,4 @@
--- $6 retention in milliseconds
-SELECT semel.advance($1, $2, $3, $4, $5, make_interval(secs => $6::bigint / 1000.0::float8))
+-- $7 lease and $8 retention, in milliseconds
+SELECT semel.advance(
+    $1, $2, $3, $4, $5, $6,
+    make_interval(secs => $7::bigint / 1000.0::float8), make_interval(secs => $8::bigint / 1000.0::float8))

@@ -1,3 +1,3 @@
--- $8 retention in milliseconds
+-- $9 retention in milliseconds
 SELECT semel.complete_leased(
-    $1, $2, $3, $4, $5, $6, $7, make_interval(secs => $8::bigint / 1000.0::float8), $9, $10)
+    $1, $2, $3, $4, $5, $6, $7, $8, make_interval(secs => $9::bigint / 1000.0::float8), $10, $11)

@@ -18,7 +18,9 @@ use crate::config::setting::DATABASE;
 
 /// Look at idempotency keys, and evict one
 #[derive(Debug, Args)]
-#[command(after_help = "Exit codes: 0 done, 1 error, 2 wrong usage, 3 no such key, 4 refused (the key is in flight).")]
+#[command(
+    after_help = "Exit codes: 0 done, 1 error, 2 wrong usage, 3 no such key, 4 refused (in flight, or run again)."
+)]
 pub(crate) struct Arguments {
     #[command(subcommand)]
     command: Command,

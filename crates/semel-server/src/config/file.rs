@@ -46,6 +46,12 @@ fn flatten(prefix: &str, table: &Table, given: &mut BTreeMap<&'static str, Strin
             Value::Table(table) if SETTINGS.iter().any(|setting| setting.name.starts_with(&inner)) => {
                 flatten(&inner, table, given)?;
             }
+            // Somebody who forgot the inner table has written a token here.
+            _ if prefix == "sandbox." => {
+                bail!(
+                    "the table [sandbox] has an unknown key; tokens stand in [sandbox.tokens], as TOKEN = \"TENANT\""
+                );
+            }
             _ => {
                 let known: Vec<_> = SETTINGS.iter().map(|setting| setting.name).collect();
                 bail!("unknown key {name}; the keys are {}", known.join(", "));
@@ -65,13 +71,10 @@ fn text(setting: &Setting, value: &Value) -> Result<String> {
         }
         Value::Table(table) if setting.name == "sandbox.tokens" => {
             let pairs = table.iter().map(|(token, tenant)| match tenant {
-                Value::String(tenant) if !token.contains([':', ',']) && !tenant.contains(',') => {
+                Value::String(tenant) if !token.contains([':', ',']) && !tenant.contains([':', ',']) => {
                     Ok(format!("{token}:{tenant}"))
                 }
-                _ => bail!(
-                    "each entry of [sandbox.tokens] must be TOKEN = \"TENANT\", without ':' in the token and \
-                     without ','"
-                ),
+                _ => bail!("each entry of [sandbox.tokens] must be TOKEN = \"TENANT\", both without ':' and ','"),
             });
             Ok(pairs.collect::<Result<Vec<_>>>()?.join(","))
         }
@@ -102,6 +105,24 @@ mod tests {
         assert!(refused.contains("postgres.pool_size"), "{refused}");
         assert!(parse("[kafka]\nx = 1\n").unwrap_err().to_string().contains("unknown key kafka"));
         assert!(parse("postgres = 4\n").unwrap_err().to_string().contains("unknown key postgres"));
+    }
+
+    #[test]
+    fn what_may_be_a_token_is_not_repeated() {
+        for text in [
+            "[sandbox]\nhunter2 = 'a'\n",
+            "[sandbox]\ntoken = 'hunter2:a'\n",
+            "[sandbox.hunter2]\ntenant = 'a'\n",
+            "[sandbox.tokens]\nhunter2 = 1\n",
+            "[sandbox.tokens]\nhunter2.x = 'a'\n",
+            "[sandbox.tokens]\na = 'hunter2:b'\n",
+            "[sandbox.tokens]\nhunter2 = 'a'\nhunter2 = 'b'\n",
+            "[sandbox.tokens]\nhunter2 'a'\n",
+        ] {
+            let refused = format!("{:?}", parse(text).unwrap_err());
+            assert!(!refused.contains("hunter2"), "{refused}");
+            assert!(refused.contains("[sandbox.tokens]") || refused.contains("line"), "{refused}");
+        }
     }
 
     #[test]

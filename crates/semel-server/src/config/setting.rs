@@ -38,6 +38,7 @@ pub(crate) const SANDBOX: u8 = 0b100;
 pub(crate) const RUN: u8 = 0b1000;
 
 const DURATION: &str = "a duration such as 500ms, 30s, 24h or 7d";
+const WAIT: &str = "a duration such as 500ms or 5s, at most 60s and at most transaction_deadline";
 const SIZE: &str = "a size such as 4096, 64KiB or 1MiB";
 const ADDRESS: &str = "an IP address and a port such as 127.0.0.1:7600, or [::1]:7600; port 0 picks a free one";
 
@@ -81,13 +82,7 @@ pub(crate) const SETTINGS: &[Setting] = &[
     ),
     open("request_body_limit", "1MiB", SIZE, SANDBOX, "The largest body of a keyed request; a larger one gets 413"),
     open("reply_limit", "1MiB", SIZE, SANDBOX, "The largest reply that is stored; a larger one is rolled back"),
-    open(
-        "wait",
-        "0s",
-        DURATION,
-        SANDBOX,
-        "How long a request waits for the same key in flight before it is answered 409",
-    ),
+    open("wait", "0s", WAIT, SANDBOX, "How long a request waits for the same key in flight before it is answered 409"),
     open(
         "header_mode",
         "lenient",

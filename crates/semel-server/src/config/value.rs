@@ -9,6 +9,7 @@ use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use semel::{Keyring, SealingKey};
 use semel_payments::Tokens;
+use semel_payments::tokens::{self, MAX_TOKEN_BYTES};
 
 /// A duration within bounds (I12).
 pub(crate) fn duration(text: &str, bounds: RangeInclusive<Duration>) -> Result<Duration> {
@@ -59,13 +60,25 @@ pub(crate) fn keyring(text: &str) -> Result<Keyring> {
     Ok(Keyring::new(keys.collect::<Result<Vec<_>>>()?)?)
 }
 
-/// Bearer tokens and their tenants as `TOKEN:TENANT`, separated by commas. Messages never show a token.
+/// Bearer tokens and their tenants as `TOKEN:TENANT`, separated by commas. Messages name positions and show neither
+/// part, since the two may have been swapped.
 pub(crate) fn tokens(text: &str) -> Result<Tokens> {
-    let pairs = text.split(',').enumerate().map(|(position, pair)| {
-        let pair = pair.trim().split_once(':');
-        pair.with_context(|| format!("entry {} has no ':' between token and tenant", position + 1))
-    });
-    Ok(Tokens::new(pairs.collect::<Result<Vec<_>>>()?)?)
+    let mut pairs = Vec::new();
+    for (position, entry) in text.split(',').enumerate() {
+        let position = position + 1;
+        let mut parts = entry.trim().split(':');
+        let (Some(token), Some(tenant), None) = (parts.next(), parts.next(), parts.next()) else {
+            bail!("entry {position} must have one ':', between its token and its tenant");
+        };
+        if let Err(invalid) = Tokens::new([(token, tenant)]) {
+            bail!(match invalid {
+                tokens::Invalid::Tenant(_, reason) => format!("entry {position} cannot be used: {reason}"),
+                _ => format!("the token of entry {position} must be 1 to {MAX_TOKEN_BYTES} visible ASCII characters"),
+            });
+        }
+        pairs.push((token, tenant));
+    }
+    Tokens::new(pairs).ok().context("one token stands for two tenants; give each tenant its own")
 }
 
 #[cfg(test)]
@@ -116,6 +129,25 @@ mod tests {
         assert!(tokens("token-one:a,demo-a1:a").unwrap().is_demo());
         for wrong in ["", "token-one", "token-one:", "token one:a", "token-one:a,", "token-one:a,token-one:b"] {
             assert!(tokens(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_broken_token_is_named_by_position_and_neither_part_is_shown() {
+        let long = "hunter2".repeat(100);
+        for (entry, told) in [
+            ("hunter2", "entry 2 must have one ':'"),
+            ("hunter2:a:b", "entry 2 must have one ':'"),
+            ("a:hunter2:b", "entry 2 must have one ':'"),
+            ("a b:hunter2", "the token of entry 2 must be 1 to 512 visible ASCII characters"),
+            (":hunter2", "the token of entry 2 must be"),
+            ("hunter2:", "entry 2 cannot be used: the tenant of a scope must be"),
+            ("a:hunter2\u{7}", "entry 2 cannot be used: the tenant"),
+            (&format!("a:{long}"), "but it has 700 bytes"),
+            ("one:hunter2", "one token stands for two tenants"),
+        ] {
+            let refused = format!("{:?}", tokens(&format!("one:a,{entry}")).unwrap_err());
+            assert!(refused.contains(told) && !refused.contains("hunter2"), "{refused}");
         }
     }
 }

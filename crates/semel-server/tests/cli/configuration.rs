@@ -56,6 +56,7 @@ fn a_wrong_value_is_told_with_its_key_its_origin_and_what_is_accepted() {
         ("reply_limit = '1GB'\n", "give a size such as 4096, 64KiB or 1MiB"),
         ("header_mode = 'loose'\n", "give lenient or strict"),
         ("wait = '1m1s'\n", "it must be between 0s and 1m"),
+        ("wait = '61s'\n", "at most 60s"),
         ("log = '!!'\n", "give a filter such as info"),
         ("[postgres]\npool_size = 0\n", "give a whole number from 1 to 1000"),
         ("[postgres]\nisolation = 'chaos'\n", "give read-committed, repeatable-read or serializable"),
@@ -65,5 +66,21 @@ fn a_wrong_value_is_told_with_its_key_its_origin_and_what_is_accepted() {
         let key = file.trim().rsplit('\n').next().unwrap().split(' ').next().unwrap();
         assert!(stderr.contains(key) && stderr.contains("the file semel.toml"), "{stderr}");
         assert!(stderr.contains(told), "{stderr}");
+    }
+}
+
+#[test]
+fn what_may_be_a_token_is_never_shown() {
+    let told = "tokens stand in [sandbox.tokens]";
+    let stderr = semel_with(&["migrate", "--print"], &[], "[sandbox]\n'hunter2-long-token' = 'shop'\n").failed_with(1);
+    assert!(stderr.contains("semel.toml") && stderr.contains(told) && !stderr.contains("hunter2"), "{stderr}");
+    for (tokens, told) in [
+        ("one:a,hunter2:shop:x", "entry 2 must have one ':'"),
+        ("one:a,a shop:hunter2", "the token of entry 2"),
+        ("one:a,one:hunter2", "one token stands for two tenants"),
+    ] {
+        let stderr = semel_with(&["migrate", "--print"], &[("SEMEL_SANDBOX_TOKENS", tokens)], "").failed_with(1);
+        assert!(stderr.contains("SEMEL_SANDBOX_TOKENS") && stderr.contains(told), "{stderr}");
+        assert!(!stderr.contains("hunter2"), "{stderr}");
     }
 }

@@ -1,11 +1,13 @@
 //! `semel keys`.
 
+use std::process::Stdio;
 use std::time::Duration;
 
 use semel::{Ask, Claim, Fingerprint, Key, LeaseTerms, OnExpiry, Scope, Store};
 use semel_postgres::Postgres;
 use semel_sqlite::Sqlite;
 use serde_json::Value;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::harness::{Ended, Home, Sandbox, on_both_stores, semel};
 
@@ -15,11 +17,15 @@ on_both_stores!(
     an_evicted_key_runs_as_new_and_leaves_an_audit_row,
     a_dry_run_changes_nothing,
     a_key_in_flight_is_not_evicted,
+    a_key_that_has_run_again_since_it_was_shown_is_not_evicted,
     a_key_that_is_not_there_is_not_found,
     without_a_terminal_an_eviction_needs_yes,
 );
 
 const CHARGES: &str = "POST /charges";
+
+/// How long a command on a terminal may take.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 async fn charged(home: &Home, keys: &[&str]) -> Sandbox {
     let sandbox = Sandbox::start(home).await;
@@ -155,6 +161,25 @@ async fn a_key_in_flight_is_not_evicted(home: Home) {
     assert_eq!((&leased["state"], &leased["lease"]["epoch"]), (&"in_progress".into(), &1.into()));
 }
 
+async fn a_key_that_has_run_again_since_it_was_shown_is_not_evicted(home: Home) {
+    let sandbox = charged(&home, &["order-1"]).await;
+    let shown = || -> String {
+        let json: Value = serde_json::from_str(&show(&home, "order-1", &["--json"]).succeeded()).unwrap();
+        json["execution"].as_str().unwrap().to_owned()
+    };
+    let first = shown();
+    evict(&home, "order-1", &["--yes"]).succeeded();
+    assert_eq!(sandbox.charge("order-1").await.status(), 201);
+    for arguments in [["--yes", "--execution", &first], ["--dry-run", "--execution", &first]] {
+        let stderr = evict(&home, "order-1", &arguments).failed_with(4);
+        assert!(stderr.contains("has run again") && stderr.contains("look at it again"), "{stderr}");
+    }
+    assert_eq!(audit_rows(&home).await.len(), 1);
+    evict(&home, "order-1", &["--yes", "--execution", "order-1"]).failed_with(2);
+    evict(&home, "order-1", &["--yes", "--execution", &shown()]).succeeded();
+    show(&home, "order-1", &[]).failed_with(3);
+}
+
 async fn a_key_that_is_not_there_is_not_found(home: Home) {
     semel(&["migrate", "--database-url", &home.url()]).succeeded();
     for ended in
@@ -198,4 +223,41 @@ async fn a_confirmed_eviction_on_a_terminal_goes_ahead_and_any_other_answer_chan
     let (code, written) = on_terminal("y");
     assert_eq!(code, Some(0), "{written}");
     show(&home, "order-1", &[]).failed_with(3);
+}
+
+#[tokio::test]
+async fn a_run_that_came_while_the_operator_was_asked_is_not_evicted() {
+    let home = Home::sqlite();
+    let sandbox = charged(&home, &["order-1"]).await;
+    let url = home.url();
+    let command = format!(
+        "{} keys evict --database-url {url} --tenant a --operation '{CHARGES}' order-1 --actor ada --reason why",
+        crate::harness::SEMEL
+    );
+    let mut asking = tokio::process::Command::new("script")
+        .args(["-qec", &command, "/dev/null"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()
+        .expect("script is installed");
+    let (mut answer, mut terminal) = (asking.stdin.take().unwrap(), asking.stdout.take().unwrap());
+    let mut written = Vec::new();
+    let asked = async {
+        while !String::from_utf8_lossy(&written).contains("Evict it? [y/N]") {
+            assert!(terminal.read_buf(&mut written).await.unwrap() > 0, "{}", String::from_utf8_lossy(&written));
+        }
+    };
+    tokio::time::timeout(PATIENCE, asked).await.expect("the operator is asked");
+    evict(&home, "order-1", &["--yes"]).succeeded();
+    assert_eq!(sandbox.charge("order-1").await.status(), 201);
+    answer.write_all(b"y\n").await.unwrap();
+    let ended = async {
+        terminal.read_to_end(&mut written).await.unwrap();
+        asking.wait().await.unwrap()
+    };
+    let status = tokio::time::timeout(PATIENCE, ended).await.expect("the command ends");
+    let written = String::from_utf8_lossy(&written);
+    assert!(status.code() == Some(4) && written.contains("has run again"), "{status:?}: {written}");
+    show(&home, "order-1", &[]).succeeded();
 }

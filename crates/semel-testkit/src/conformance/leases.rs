@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use semel::lease::{Lease, LeaseTerms, OnExpiry, RecoveryPoint};
 use semel::once::Error as OnceError;
-use semel::operator::KeyState;
+use semel::operator::{Audit, Eviction, KeyState};
 use semel::{Ask, Claim, Error, Fingerprint, Key, Outcome, Reply, Store, Tx};
 
 use super::harness::{Harness, Lab, reply};
@@ -25,8 +25,8 @@ pub async fn a_leased_key_is_in_flight_for_others_until_its_lease_ends<H: Harnes
 /// The next one goes on where the last one stopped.
 pub async fn an_abandoned_lease_is_taken_over_at_its_recovery_point<H: Harness>() {
     let (lab, key) = (Lab::<H>::open().await, Key::random());
-    let first = fresh(&lab, &key).await;
-    step(&lab, &first, "reserved").await.unwrap();
+    let mut first = fresh(&lab, &key).await;
+    step(&lab, &mut first, "reserved").await.unwrap();
     lab.harness.age(Duration::from_secs(31)).await;
     assert_eq!(lab.semel.store().stuck_leases().await.unwrap(), 1);
     let second = resumed(&lab, &key, "two").await;
@@ -40,17 +40,17 @@ pub async fn an_abandoned_lease_is_taken_over_at_its_recovery_point<H: Harness>(
 /// I7: the late worker can neither act nor renew, and changes nothing.
 pub async fn a_worker_that_lost_its_lease_is_refused<H: Harness>() {
     let (lab, key) = (Lab::<H>::open().await, Key::random());
-    let late = fresh(&lab, &key).await;
+    let mut late = fresh(&lab, &key).await;
     lab.harness.age(Duration::from_secs(31)).await;
-    let current = resumed(&lab, &key, "two").await;
-    assert!(matches!(step(&lab, &late, "late").await, Err(OnceError::Store(Error::Fenced))));
+    let mut current = resumed(&lab, &key, "two").await;
+    assert!(matches!(step(&lab, &mut late, "late").await, Err(OnceError::Store(Error::Fenced))));
     assert!(matches!(finish(&lab, &late, 201).await, Err(OnceError::Store(Error::Fenced))));
     assert!(matches!(lab.semel.store().renew(&late, late.lease_for).await, Err(Error::Fenced)));
     lab.semel.store().release(&late).await.unwrap();
     assert_eq!(lab.effects(&key).await, 0);
     assert!(matches!(finish(&lab, &current, 201).await.unwrap(), Outcome::Fresh(_)));
     assert_eq!(lab.effects(&key).await, 1);
-    assert!(matches!(step(&lab, &current, "after the end").await, Err(OnceError::Store(Error::Fenced))));
+    assert!(matches!(step(&lab, &mut current, "after the end").await, Err(OnceError::Store(Error::Fenced))));
 }
 
 /// I7: a worker whose lease has expired may still be in its transaction when another one comes. Either the newcomer is
@@ -74,12 +74,77 @@ pub async fn a_takeover_during_a_fenced_transaction_lets_one_worker_through<H: H
     assert_eq!(record.state, KeyState::Completed);
 }
 
+/// I7: a key that was evicted and leased anew starts again at epoch 1, and a zombie of the old run must not pass for
+/// the new one.
+pub async fn a_zombie_of_an_evicted_run_is_refused<H: Harness>() {
+    let (lab, key) = (Lab::<H>::open().await, Key::random());
+    let mut zombie = fresh(&lab, &key).await;
+    lab.harness.age(Duration::from_secs(31)).await;
+    let audit = Audit { actor: "tester".to_owned(), reason: "stuck".to_owned() };
+    let evicted = lab.semel.store().evict_key(&lab.scope, &key, None, &audit, false).await.unwrap();
+    assert!(matches!(evicted, Eviction::Evicted(_)));
+    let current = fresh(&lab, &key).await;
+    assert_eq!((zombie.epoch, current.epoch), (1, 1));
+    assert!(matches!(step(&lab, &mut zombie, "late").await, Err(OnceError::Store(Error::Fenced))));
+    assert!(matches!(finish(&lab, &zombie, 201).await, Err(OnceError::Store(Error::Fenced))));
+    assert!(matches!(lab.semel.store().renew(&zombie, zombie.lease_for).await, Err(Error::Fenced)));
+    lab.semel.store().release(&zombie).await.unwrap();
+    lab.semel.store().abandon(&zombie).await.unwrap();
+    assert!(matches!(lab.semel.lease(&lab.ask(&key), &lab.terms("two")).await.unwrap(), Claim::InFlight { .. }));
+    assert!(matches!(finish(&lab, &current, 200).await.unwrap(), Outcome::Fresh(_)));
+    assert_eq!(lab.effects(&key).await, 1);
+}
+
+/// A worker that did not hear that its step was committed, and tries it again, does not commit it twice.
+pub async fn a_step_that_was_committed_is_not_committed_again<H: Harness>() {
+    let (lab, key) = (Lab::<H>::open().await, Key::random());
+    let unheard = fresh(&lab, &key).await;
+    step(&lab, &mut unheard.clone(), "reserved").await.unwrap();
+    let again = step(&lab, &mut unheard.clone(), "reserved").await;
+    assert!(
+        matches!(&again, Err(OnceError::Store(Error::Advanced(Some(point)))) if point.as_str() == "reserved"),
+        "{again:?}"
+    );
+    assert_eq!(lab.effects(&key).await, 1);
+    let mut current = Lease { recovery_point: Some(RecoveryPoint::new("reserved").unwrap()), ..unheard };
+    step(&lab, &mut current, "delivered").await.unwrap();
+    assert_eq!(lab.effects(&key).await, 2);
+}
+
+/// A worker that ends its own work has not lost its lease.
+pub async fn renewing_work_that_has_ended_is_not_a_loss<H: Harness>() {
+    let (lab, key) = (Lab::<H>::open().await, Key::random());
+    let lease = fresh(&lab, &key).await;
+    assert!(lab.semel.store().renew(&lease, lease.lease_for).await.unwrap());
+    finish(&lab, &lease, 201).await.unwrap();
+    assert!(!lab.semel.store().renew(&lease, lease.lease_for).await.unwrap());
+}
+
+/// A worker that leased and did nothing can give the key back as new; one that did something cannot.
+pub async fn an_abandoned_lease_leaves_the_key_new_unless_work_was_done<H: Harness>() {
+    let (lab, key) = (Lab::<H>::open().await, Key::random());
+    let untouched = fresh(&lab, &key).await;
+    lab.semel.store().abandon(&untouched).await.unwrap();
+    let mut worked = fresh(&lab, &key).await;
+    assert_ne!(untouched.execution, worked.execution);
+    step(&lab, &mut worked, "reserved").await.unwrap();
+    lab.semel.store().abandon(&worked).await.unwrap();
+    assert_eq!(resumed(&lab, &key, "two").await.recovery_point, worked.recovery_point);
+}
+
+/// I9: leased work cannot be forgotten before clients stop retrying.
+pub async fn a_lease_with_a_shorter_retention_is_refused<H: Harness>() {
+    let (lab, key) = (Lab::<H>::open().await, Key::random());
+    let short = LeaseTerms { retain: Duration::from_secs(60), ..lab.terms("one") };
+    assert!(matches!(lab.semel.lease(&lab.ask(&key), &short).await, Err(Error::Settings(_))));
+}
+
 /// A step is atomic with its record.
 pub async fn a_failed_step_moves_neither_effect_nor_recovery_point<H: Harness>() {
     let (lab, key) = (Lab::<H>::open().await, Key::random());
-    let lease = fresh(&lab, &key).await;
+    let mut lease = fresh(&lab, &key).await;
     let (label, point) = (key.clone(), RecoveryPoint::new("reserved").unwrap());
-    let failed = lab.semel.advance(&lease, &point, async move |tx| {
+    let failed = lab.semel.advance(&mut lease, &point, async move |tx| {
         H::insert(tx, label.as_str()).await.unwrap();
         Err::<(), &str>("no")
     });
@@ -137,8 +202,8 @@ pub async fn a_lease_is_renewed_while_work_runs<H: Harness>() {
 /// I1 and I3 hold for leased work too.
 pub async fn leased_work_completes_and_replays<H: Harness>() {
     let (lab, key) = (Lab::<H>::open().await, Key::random());
-    let lease = fresh(&lab, &key).await;
-    step(&lab, &lease, "reserved").await.unwrap();
+    let mut lease = fresh(&lab, &key).await;
+    step(&lab, &mut lease, "reserved").await.unwrap();
     assert!(matches!(finish(&lab, &lease, 201).await.unwrap(), Outcome::Fresh(_)));
     assert_eq!(lab.effects(&key).await, 2);
     let Claim::Replay(recorded) = lab.semel.lease(&lab.ask(&key), &lab.terms("two")).await.unwrap() else {
@@ -187,7 +252,7 @@ async fn resumed<H: Harness>(lab: &Lab<H>, key: &Key, holder: &str) -> Lease {
     }
 }
 
-async fn step<H: Harness>(lab: &Lab<H>, lease: &Lease, point: &str) -> Result<(), OnceError<Error>> {
+async fn step<H: Harness>(lab: &Lab<H>, lease: &mut Lease, point: &str) -> Result<(), OnceError<Error>> {
     let label = lease.key().clone();
     let point = RecoveryPoint::new(point.replace(' ', "-")).unwrap();
     lab.semel.advance(lease, &point, async move |tx| H::insert(tx, label.as_str()).await).await

@@ -55,6 +55,11 @@ macro_rules! conformance_tests {
                 an_abandoned_lease_is_taken_over_at_its_recovery_point,
                 a_worker_that_lost_its_lease_is_refused,
                 a_takeover_during_a_fenced_transaction_lets_one_worker_through,
+                a_zombie_of_an_evicted_run_is_refused,
+                a_step_that_was_committed_is_not_committed_again,
+                renewing_work_that_has_ended_is_not_a_loss,
+                an_abandoned_lease_leaves_the_key_new_unless_work_was_done,
+                a_lease_with_a_shorter_retention_is_refused,
                 a_failed_step_moves_neither_effect_nor_recovery_point,
                 abandoned_work_that_must_not_resume_is_held_as_unknown,
                 a_released_lease_is_taken_over_at_once,
@@ -69,6 +74,7 @@ macro_rules! conformance_tests {
                 an_operator_sees_keys_without_their_replies,
                 an_evicted_key_runs_as_new_and_leaves_an_audit_row,
                 an_eviction_refuses_a_key_in_flight,
+                an_eviction_refuses_another_run_than_the_operator_saw,
                 a_dry_run_changes_nothing,
             }
         }

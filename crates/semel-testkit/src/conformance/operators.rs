@@ -64,13 +64,13 @@ pub async fn an_operator_sees_keys_without_their_replies<H: Harness>() {
 pub async fn an_evicted_key_runs_as_new_and_leaves_an_audit_row<H: Harness>() {
     let (lab, key) = (Lab::<H>::open().await, Key::random());
     lab.charge(&key, 201).await.unwrap();
-    let evicted = lab.semel.store().evict_key(&lab.scope, &key, &audit("mended by hand"), false).await.unwrap();
+    let evicted = lab.semel.store().evict_key(&lab.scope, &key, None, &audit("mended by hand"), false).await.unwrap();
     assert!(matches!(evicted, Eviction::Evicted(_)));
     assert_eq!(lab.harness.audits("mended by hand").await, 1);
     assert!(matches!(lab.charge(&key, 201).await.unwrap(), Outcome::Fresh(_)));
     assert_eq!(lab.effects(&key).await, 2);
     let nothing =
-        lab.semel.store().evict_key(&lab.scope, &Key::random(), &audit("nothing there"), false).await.unwrap();
+        lab.semel.store().evict_key(&lab.scope, &Key::random(), None, &audit("nothing there"), false).await.unwrap();
     assert_eq!(nothing, Eviction::NotFound);
     assert_eq!(lab.harness.audits("nothing there").await, 0);
 }
@@ -84,21 +84,34 @@ pub async fn an_eviction_refuses_a_key_in_flight<H: Harness>() {
         panic!("the key is new");
     };
     for key in [&claimed, &leased] {
-        let refused = lab.semel.store().evict_key(&lab.scope, key, &audit("too early"), false).await.unwrap();
+        let refused = lab.semel.store().evict_key(&lab.scope, key, None, &audit("too early"), false).await.unwrap();
         assert_eq!(refused, Eviction::InFlight);
     }
     tx.rollback().await;
     assert_eq!(lab.harness.audits("too early").await, 0);
     lab.harness.age(Duration::from_secs(31)).await;
-    let abandoned = lab.semel.store().evict_key(&lab.scope, &leased, &audit("given up"), false).await.unwrap();
+    let abandoned = lab.semel.store().evict_key(&lab.scope, &leased, None, &audit("given up"), false).await.unwrap();
     assert!(matches!(abandoned, Eviction::Evicted(_)));
+}
+
+/// An operator who looked at one run does not evict another.
+pub async fn an_eviction_refuses_another_run_than_the_operator_saw<H: Harness>() {
+    let (lab, key) = (Lab::<H>::open().await, Key::random());
+    lab.charge(&key, 201).await.unwrap();
+    let seen = lab.semel.store().show_key(&lab.scope, &key).await.unwrap().unwrap().execution;
+    lab.harness.age(Duration::from_secs(25 * 60 * 60)).await;
+    lab.charge(&key, 201).await.unwrap();
+    let refused = lab.semel.store().evict_key(&lab.scope, &key, Some(seen), &audit("stale"), false).await.unwrap();
+    assert_eq!(refused, Eviction::Changed);
+    assert_eq!(lab.harness.audits("stale").await, 0);
+    assert!(matches!(lab.charge(&key, 201).await.unwrap(), Outcome::Replayed(_)));
 }
 
 /// A dry run says what would happen.
 pub async fn a_dry_run_changes_nothing<H: Harness>() {
     let (lab, key) = (Lab::<H>::open().await, Key::random());
     lab.charge(&key, 201).await.unwrap();
-    let would = lab.semel.store().evict_key(&lab.scope, &key, &audit("just looking"), true).await.unwrap();
+    let would = lab.semel.store().evict_key(&lab.scope, &key, None, &audit("just looking"), true).await.unwrap();
     assert!(matches!(would, Eviction::Evicted(_)));
     assert_eq!(lab.harness.audits("just looking").await, 0);
     assert!(matches!(lab.charge(&key, 201).await.unwrap(), Outcome::Replayed(_)));

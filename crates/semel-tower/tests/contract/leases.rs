@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::common::server::PATIENCE;
 use crate::common::{Backend, Script, Server};
 use axum::response::IntoResponse;
 use http::StatusCode;
@@ -82,14 +83,16 @@ async fn a_worker_that_lost_its_lease_is_stopped<B: Backend>() {
     let late = tokio::spawn(server.post("/leased").key("k").send());
     held.reached.await.unwrap();
     // A renewal may come between the expiry and the takeover, so both are tried until the takeover is first.
-    let second = loop {
-        server.backend.expire_leases().await;
-        let answer = server.post("/leased").key("k").send().await;
-        if answer.status != StatusCode::CONFLICT {
-            break answer;
+    let taking_over = async {
+        loop {
+            server.backend.expire_leases().await;
+            let answer = server.post("/leased").key("k").send().await;
+            if answer.status != StatusCode::CONFLICT {
+                return answer;
+            }
         }
     };
-    second.ran(201);
+    tokio::time::timeout(PATIENCE, taking_over).await.expect("the work is taken over").ran(201);
     late.await.unwrap().problem(409, "key-in-flight");
     assert!(held.release.is_closed(), "the handler that lost its lease was dropped");
     assert_eq!(server.backend.effects().await, 1);

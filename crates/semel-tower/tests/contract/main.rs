@@ -1,6 +1,7 @@
 //! Every row of the HTTP contract as a test by name, over real HTTP and on both stores.
 #![allow(clippy::unwrap_used, missing_docs, unreachable_pub)]
 
+mod begun;
 mod common;
 mod failures;
 mod header;

@@ -6,7 +6,7 @@ use crate::common::{Backend, Script, Server};
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
 use http::{HeaderName, HeaderValue, StatusCode};
-use semel::Settings;
+use semel::{Settings, once};
 use semel_tower::{Policy, Problem, keep, terminal};
 
 /// Asserts that the key is as new: nothing is committed or stored, and the same key runs.
@@ -144,6 +144,16 @@ async fn a_408_409_425_or_429_is_rolled_back_and_not_stored_even_if_kept<B: Back
     stays_new(&server, "/act").await;
 }
 
+async fn a_problem_of_the_layers_own_is_never_stored_even_as_a_4xx_after_a_statement<B: Backend>() {
+    let server = Server::<B>::start(Policy::new()).await;
+    let reused = || Problem::from(once::Error::<Problem>::Mismatch);
+    server.world.next(Script::answer(reused()));
+    server.post("/act").key("k").send().await.problem(422, "key-reused");
+    server.world.next(Script::answer(keep(reused())));
+    server.post("/act").key("k").send().await.problem(422, "key-reused");
+    stays_new(&server, "/act").await;
+}
+
 async fn a_5xx_is_rolled_back_and_not_stored<B: Backend>() {
     let server = Server::<B>::start(Policy::new()).await;
     for status in [500, 501, 502, 503] {
@@ -230,6 +240,7 @@ crate::common::on_both_stores!(
     a_4xx_after_the_first_statement_rolls_the_effect_back_and_is_stored,
     a_4xx_that_the_handler_keeps_commits_its_effect,
     a_408_409_425_or_429_is_rolled_back_and_not_stored_even_if_kept,
+    a_problem_of_the_layers_own_is_never_stored_even_as_a_4xx_after_a_statement,
     a_5xx_is_rolled_back_and_not_stored,
     a_panic_is_rolled_back_and_not_stored,
     a_run_past_the_deadline_is_rolled_back_and_not_stored,

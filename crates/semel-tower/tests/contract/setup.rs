@@ -4,7 +4,7 @@ use crate::common::{Backend, Script, Server};
 use axum::Router;
 use axum::body::Body;
 use axum::extract::Request;
-use axum::response::Response;
+use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use http::{Method, StatusCode};
 use http_body_util::BodyExt;
@@ -40,6 +40,7 @@ async fn a_transaction_taken_on_a_leased_route_is_told_as_a_mistake<B: Backend>(
     let server = Server::<B>::start(Policy::new().leased(leased)).await;
     let problem = server.post("/json").key("k").send().await.problem(500, "internal-error");
     assert!(problem["detail"].as_str().unwrap().contains("LeaseHandle"), "{problem}");
+    assert!(server.backend.states().await.is_empty(), "a mistake leaves the key new");
 }
 
 async fn the_layer_twice_on_a_route_is_told_as_a_mistake<B: Backend>() {
@@ -152,6 +153,33 @@ async fn each_protected_request_is_counted_once_by_its_outcome<B: Backend>() {
     assert_eq!(counted, expected);
 }
 
+async fn a_request_without_a_key_where_none_is_needed_is_not_counted_even_if_refused<B: Backend>() {
+    let recorder = PrometheusBuilder::new().build_recorder();
+    let metrics = recorder.handle();
+    let _recording = metrics::set_default_local_recorder(&recorder);
+    let policy = Policy::new().operation("charges.create").requirement(Requirement::Optional).authorise(|parts| {
+        let allowed = parts.headers.contains_key("x-allowed");
+        Box::pin(async move { if allowed { Ok(()) } else { Err(StatusCode::FORBIDDEN.into_response()) } })
+    });
+    let server = Server::<B>::start(policy).await;
+    server.post("/act").send().await.ran(403);
+    server.post("/act").header("x-allowed", "1").send().await.ran(201);
+    assert!(!metrics.render().contains("semel_key_requests_total{"), "{}", metrics.render());
+    server.post("/act").key("k").send().await.ran(403);
+    let counted = "semel_key_requests_total{operation=\"charges.create\",outcome=\"rolled_back\"} 1";
+    assert!(metrics.render().contains(counted), "{}", metrics.render());
+}
+
+async fn how_long_a_lease_took_is_recorded_as_a_claim<B: Backend>() {
+    let recorder = PrometheusBuilder::new().build_recorder();
+    let metrics = recorder.handle();
+    let _recording = metrics::set_default_local_recorder(&recorder);
+    let server = Server::<B>::start(Policy::new().leased(Leased::new(std::time::Duration::from_secs(30)))).await;
+    server.post("/leased").key("k").send().await.ran(201);
+    assert!(server.post("/leased").key("k").send().await.replayed());
+    assert!(metrics.render().contains("semel_claim_seconds_count 2"), "{}", metrics.render());
+}
+
 crate::common::on_both_stores!(
     a_request_without_a_principal_is_refused,
     a_transaction_taken_wrongly_is_told_as_a_mistake,
@@ -161,4 +189,6 @@ crate::common::on_both_stores!(
     a_path_that_no_route_matches_is_still_not_found,
     the_published_policy_says_what_runs,
     each_protected_request_is_counted_once_by_its_outcome,
+    a_request_without_a_key_where_none_is_needed_is_not_counted_even_if_refused,
+    how_long_a_lease_took_is_recorded_as_a_claim,
 );

@@ -4,9 +4,10 @@ use std::io::{self, BufRead, IsTerminal};
 
 use anyhow::{Context, Result, ensure};
 use clap::Args;
-use semel::Store;
 use semel::operator::{Audit, Eviction, KeyRecord};
+use semel::{Execution, Store};
 use serde_json::json;
+use uuid::Uuid;
 
 use super::{Settings, Which, not_found, record};
 use crate::commands::{Done, Usage, print};
@@ -15,7 +16,8 @@ use crate::database::{Database, with_store};
 
 const AFTER_HELP: &str = "\
 The next request with this key runs as new: if its effect is still there, it happens a second time. A key in flight is
-refused (exit code 4). Who, when and why are kept in the audit table, in the commit that removes the key.
+refused (exit code 4), and so is one that has run again since it was shown. Who, when and why are kept in the audit
+table, in the commit that removes the key.
 
 Examples:
   semel keys evict --tenant a --operation 'POST /charges' 5f0c7a1e --reason 'refunded by hand, #812' --dry-run
@@ -33,6 +35,10 @@ const MAX_REASON_BYTES: usize = 1024;
 pub(crate) struct Arguments {
     #[command(flatten)]
     which: Which,
+
+    /// Only if this is still the key's run, as `semel keys show` tells it
+    #[arg(long, value_name = "UUID", value_parser = execution)]
+    execution: Option<Execution>,
 
     /// Why; kept in the audit table
     #[arg(long)]
@@ -70,8 +76,8 @@ pub(crate) async fn run(config: &Config, arguments: &Arguments) -> Result<Done> 
         Usage("there is no terminal to ask on; pass --yes to evict without being asked, or --dry-run".to_owned())
     );
     let database = Database::open_migrated(config).await?;
-    let evict = async |dry_run| {
-        let eviction = with_store!(&database, store => store.evict_key(&scope, &key, &audit, dry_run).await);
+    let evict = async |expected: Option<Execution>, dry_run| {
+        let eviction = with_store!(&database, store => store.evict_key(&scope, &key, expected, &audit, dry_run).await);
         Ok::<_, anyhow::Error>(match eviction.context("cannot evict the key")? {
             Eviction::Evicted(record) => Ok(record),
             Eviction::NotFound => Err(not_found(&scope, &key)),
@@ -79,11 +85,17 @@ pub(crate) async fn run(config: &Config, arguments: &Arguments) -> Result<Done> 
                 eprintln!("error: the key is in flight and was left alone; try again when its work has ended");
                 Err(Done::Refused)
             }
+            Eviction::Changed => {
+                eprintln!("error: the key has run again since it was shown and was left alone; look at it again");
+                Err(Done::Refused)
+            }
         })
     };
+    let mut expected = arguments.execution;
     if asks {
-        match evict(true).await? {
-            Ok(found) if confirmed(&found)? => {}
+        match evict(expected, true).await? {
+            // What was confirmed is this run; one that came in the meantime was not.
+            Ok(found) if confirmed(&found)? => expected = Some(found.execution),
             Ok(_) => {
                 eprintln!("nothing was changed");
                 return Ok(Done::Refused);
@@ -91,7 +103,7 @@ pub(crate) async fn run(config: &Config, arguments: &Arguments) -> Result<Done> 
             Err(done) => return Ok(done),
         }
     }
-    let evicted = match evict(arguments.dry_run).await? {
+    let evicted = match evict(expected, arguments.dry_run).await? {
         Ok(evicted) => evicted,
         Err(done) => return Ok(done),
     };
@@ -112,6 +124,11 @@ fn actor(arguments: &Arguments) -> Result<String> {
     let actor = arguments.actor.clone().or(user.filter(|user| !user.is_empty()));
     let actor = actor.ok_or_else(|| Usage("nobody is logged in by name; pass --actor".to_owned()))?;
     bounded("actor", &actor, MAX_ACTOR_BYTES)
+}
+
+fn execution(text: &str) -> Result<Execution, String> {
+    let id: Uuid = text.parse().map_err(|_| "it is not a UUID, as `semel keys show` prints it".to_owned())?;
+    Ok(id.into())
 }
 
 fn bounded(flag: &str, text: &str, limit: usize) -> Result<String> {

@@ -1,4 +1,4 @@
-//! A real store whose commits can be stopped or made to fail.
+//! A real store whose commits and leases can be stopped or made to fail.
 
 use std::collections::VecDeque;
 use std::ops::{Deref, DerefMut};
@@ -28,6 +28,7 @@ pub enum Fault {
 #[derive(Clone, Default)]
 struct Faults {
     of_commits: Arc<Mutex<VecDeque<Fault>>>,
+    of_leases: Arc<Mutex<VecDeque<Hold>>>,
     deadlock: Arc<AtomicBool>,
 }
 
@@ -71,15 +72,24 @@ impl<S: Store> Store for Faulty<S> {
     }
 
     async fn lease(&self, ask: &Ask, terms: &LeaseTerms) -> Result<Claim<Lease, Stored>, Error> {
-        self.inner.lease(ask, terms).await
+        let claim = self.inner.lease(ask, terms).await?;
+        let hold = self.faults.of_leases.lock().unwrap().pop_front();
+        if let Some(hold) = hold {
+            hold.stop().await;
+        }
+        Ok(claim)
     }
 
-    async fn renew(&self, lease: &Lease, lease_for: Duration) -> Result<(), Error> {
+    async fn renew(&self, lease: &Lease, lease_for: Duration) -> Result<bool, Error> {
         self.inner.renew(lease, lease_for).await
     }
 
     async fn release(&self, lease: &Lease) -> Result<(), Error> {
         self.inner.release(lease).await
+    }
+
+    async fn abandon(&self, lease: &Lease) -> Result<(), Error> {
+        self.inner.abandon(lease).await
     }
 
     async fn begin_fenced(&self, lease: &Lease) -> Result<Self::Tx, Error> {
@@ -110,8 +120,15 @@ impl<S: Store> Store for Faulty<S> {
         self.inner.show_key(scope, key).await
     }
 
-    async fn evict_key(&self, scope: &Scope, key: &Key, audit: &Audit, dry_run: bool) -> Result<Eviction, Error> {
-        self.inner.evict_key(scope, key, audit, dry_run).await
+    async fn evict_key(
+        &self,
+        scope: &Scope,
+        key: &Key,
+        expected: Option<Execution>,
+        audit: &Audit,
+        dry_run: bool,
+    ) -> Result<Eviction, Error> {
+        self.inner.evict_key(scope, key, expected, audit, dry_run).await
     }
 }
 
@@ -160,7 +177,7 @@ impl<T: Tx> Tx for FaultyTx<T> {
     }
 }
 
-/// A backend whose commits can be stopped or made to fail.
+/// A backend whose commits and leases can be stopped or made to fail.
 pub struct FaultyBackend<B> {
     pub inner: B,
     faults: Faults,
@@ -170,6 +187,11 @@ impl<B> FaultyBackend<B> {
     /// The next transaction that is asked was chosen as a deadlock's victim.
     pub fn next_deadlocks(&self) {
         self.faults.deadlock.store(true, Ordering::SeqCst);
+    }
+
+    /// The next lease is committed and stops before anybody is told.
+    pub fn next_lease_stops(&self, hold: Hold) {
+        self.faults.of_leases.lock().unwrap().push_back(hold);
     }
 
     /// The next commit meets this.

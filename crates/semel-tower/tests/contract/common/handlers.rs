@@ -8,7 +8,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{any, post};
 use axum::{Json, Router};
 use http::StatusCode;
-use semel::{RecoveryPoint, Semel};
+use semel::{RecoveryPoint, Semel, Store};
 use semel_tower::{IdempotencyLayer, Keyed, LeaseHandle, Policy, Problem, Tx, policy_document, policy_route};
 use serde_json::Value;
 
@@ -28,6 +28,9 @@ pub fn router<B: Backend>(semel: Semel<B::Store>, policy: Policy, world: Arc<Wor
         .route("/twice", post(twice::<B>))
         .route("/counted", post(counted::<B>))
         .route("/leased", post(leased::<B>))
+        .route("/leased-json", post(leased_json::<B>))
+        .route("/leased-outside", post(leased_outside::<B>))
+        .route("/leased-twice", post(leased_twice::<B>))
         .route("/two-stores", post(other_store))
         .route_layer(layer)
         .route("/bare", post(needs_tx::<B>))
@@ -130,13 +133,55 @@ async fn leased<B: Backend>(
     lease: LeaseHandle<B::Store>,
 ) -> Result<Response, Problem> {
     let (script, run) = world.begin();
-    world.note_point(lease.recovery_point().map(ToString::to_string));
+    world.note_point(lease.recovery_point().map(|point| point.to_string()));
     if lease.recovery_point().is_none() && script.acts {
-        let reserved = RecoveryPoint::new("reserved").expect("a valid point");
-        lease.advance(&reserved, async |tx| B::act(tx, "reserve").await).await?;
+        lease.advance(&point("reserved"), async |tx| B::act(tx, "reserve").await).await?;
     }
     if let Some(hold) = script.hold {
         hold.stop().await;
     }
     Ok((script.answer)(run).into_response())
+}
+
+/// Takes the lease before the body is looked at.
+async fn leased_json<B: Backend>(
+    State(world): State<Arc<World>>,
+    lease: LeaseHandle<B::Store>,
+    Json(_): Json<Value>,
+) -> Result<StatusCode, Problem> {
+    world.begin();
+    lease.advance(&point("reserved"), async |tx| B::act(tx, "json").await).await?;
+    Ok(StatusCode::CREATED)
+}
+
+/// Commits no step, as a handler does that calls somebody else, and says when it begins.
+async fn leased_outside<B: Backend>(State(world): State<Arc<World>>, lease: LeaseHandle<B::Store>) -> Response {
+    let (script, run) = world.begin();
+    if script.acts {
+        lease.begin();
+    }
+    (script.answer)(run)
+}
+
+/// Takes two steps that are asked for at once, and then repeats one of them as if it stood at the start.
+async fn leased_twice<B: Backend>(
+    State(world): State<Arc<World>>,
+    lease: LeaseHandle<B::Store>,
+) -> Result<StatusCode, Problem> {
+    world.begin();
+    let (first, second) = (point("first"), point("second"));
+    let first = lease.advance(&first, async |tx| B::act(tx, "first").await);
+    let second = lease.advance(&second, async |tx| B::act(tx, "second").await);
+    let (first, second) = tokio::join!(first, second);
+    first.and(second)?;
+    world.note_point(lease.recovery_point().map(|point| point.to_string()));
+    let at_start = semel::Lease { recovery_point: None, ..lease.lease() };
+    let mut tx = lease.semel().store().begin_fenced(&at_start).await?;
+    B::act(&mut tx, "first").await?;
+    semel::Tx::advance(tx, &point("first")).await?;
+    Ok(StatusCode::CREATED)
+}
+
+fn point(name: &str) -> RecoveryPoint {
+    RecoveryPoint::new(name).expect("a valid point")
 }

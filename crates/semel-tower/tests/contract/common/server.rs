@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::extract::{Request, State};
 use axum::middleware::{self, Next};
@@ -11,11 +12,15 @@ use semel::{Semel, Settings};
 use semel_tower::{Policy, Principal};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
+use tokio::time::timeout;
 
 use super::backend::Backend;
 use super::client::{Answer, Client, Sending, client};
 use super::handlers;
 use super::script::World;
+
+/// How long something may take that a test waits for.
+pub const PATIENCE: Duration = Duration::from_secs(60);
 
 pub struct Server<B> {
     pub backend: B,
@@ -52,17 +57,22 @@ impl<B: Backend> Server<B> {
 
     /// Waits until the server has dropped a request that it had not answered.
     pub async fn dropped(&self) {
-        self.world.dropped().subscribe().wait_for(|count| *count > 0).await.unwrap();
+        let mut dropped = self.world.dropped().subscribe();
+        let waiting = dropped.wait_for(|count| *count > 0);
+        timeout(PATIENCE, waiting).await.expect("the request is dropped").unwrap();
     }
 
     /// Asks for the key `k` until nobody holds it any more.
     pub async fn post_until_settled(&self, path: &str) -> Answer {
-        loop {
-            let answer = self.post(path).key("k").send().await;
-            if answer.status != StatusCode::CONFLICT {
-                return answer;
+        let asking = async {
+            loop {
+                let answer = self.post(path).key("k").send().await;
+                if answer.status != StatusCode::CONFLICT {
+                    return answer;
+                }
             }
-        }
+        };
+        timeout(PATIENCE, asking).await.expect("nobody holds the key any more")
     }
 
     pub fn post(&self, path: &str) -> Sending {
