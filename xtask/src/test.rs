@@ -40,7 +40,8 @@ impl Options {
 pub(crate) fn run(options: &Options) -> Result<()> {
     interrupt::listen()?;
     let services = services::start()?;
-    let _stop = services.started.then_some(StopServices);
+    // Made only if it is needed: a StopServices that is dropped stops them.
+    let _stop = services.started.then(|| StopServices);
     let mut steps = Steps::default();
 
     steps.run("format", cargo(&["fmt", "--all", "--check"]))?;
