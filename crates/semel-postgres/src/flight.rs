@@ -17,8 +17,8 @@ type Pending<'a> = Pin<Box<dyn Future<Output = Result<Vec<Row>, Error>> + Send +
 /// Messages that leave together and are answered in order: one round trip for all of them.
 ///
 /// The driver sends a message when its future is first polled, so polling them once in order puts them on the wire in
-/// order. A message that fails at once, for example because a value does not fit its type, was never sent; then nothing
-/// after it is sent either, so that no COMMIT follows a statement which the server has not seen.
+/// order. A message that fails at once, for example because a value does not fit its type, may never have been sent;
+/// then nothing after it is sent either, so that no COMMIT follows a statement which the server has not seen.
 #[derive(Default)]
 pub(crate) struct Flight<'a> {
     pending: Vec<Pending<'a>>,
@@ -63,11 +63,14 @@ impl<'a> Flight<'a> {
     /// Sends everything, then waits for every answer. `sent` names the failpoint that lies in between.
     pub(crate) async fn fly_past(mut self, sent: Option<&'static str>) -> Flown {
         let mut answers: Vec<Option<Result<Vec<Row>, Error>>> = self.pending.iter().map(|_| None).collect();
+        let last = self.pending.len().saturating_sub(1);
         let grounded = poll_fn(|context: &mut Context<'_>| {
-            for (pending, answer) in self.pending.iter_mut().zip(&mut answers) {
+            for (position, (pending, answer)) in self.pending.iter_mut().zip(&mut answers).enumerate() {
                 match pending.as_mut().poll(context) {
-                    Poll::Ready(Err(error)) => return Poll::Ready(Some(error)),
-                    Poll::Ready(Ok(rows)) => *answer = Some(Ok(rows)),
+                    // The last message may have been sent and the connection lost in this very moment, so its failure
+                    // is an answer like any other.
+                    Poll::Ready(Err(error)) if position < last => return Poll::Ready(Some(error)),
+                    Poll::Ready(result) => *answer = Some(result),
                     Poll::Pending => {}
                 }
             }

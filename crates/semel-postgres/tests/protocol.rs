@@ -216,19 +216,19 @@ async fn named_statements_behind_a_pooler_fail_with_the_name_of_the_setting() {
     let database = database().await;
     let bouncer = Bouncer::start(&database.url()).unwrap();
     let url = bouncer.url_for(database.name());
-    let named = async || {
-        let store = Postgres::open(&url, Options::default())?;
-        for _ in 0..20 {
-            // Each handle numbers its statements from where the process stands, and the pooler mixes their servers.
-            let semel = Semel::new(Postgres::open(&url, Options { pool_size: 1, ..Options::default() })?);
-            semel.claim(&ask(&Key::random())).await?;
-            store.claim(&ask(&Key::random())).await?;
-        }
-        Ok::<(), Error>(())
-    };
-    let refused = named().await.expect_err("named statements cannot work here");
-    assert!(refused.to_string().contains("postgres.statements"), "{refused}");
     let unnamed = Options { statements: Statements::Unnamed, ..Options::default() };
+    let others = Postgres::connect(&url, unnamed.clone()).await.unwrap();
+    let named = Postgres::open(&url, Options { pool_size: 1, ..Options::default() }).unwrap();
+    let Claim::Fresh(tx) = named.claim(&ask(&Key::random())).await.unwrap() else { panic!("the key is new") };
+    tx.rollback().await;
+    // Others keep every server busy that has seen the named statement, so that the pooler must take one that has not.
+    let mut busy = Vec::new();
+    for _ in 0..4 {
+        busy.push(others.claim(&ask(&Key::random())).await.unwrap());
+    }
+    let refused = named.claim(&ask(&Key::random())).await.expect_err("named statements cannot work here");
+    drop(busy);
+    assert!(refused.to_string().contains("postgres.statements"), "{refused}");
     let semel = Semel::new(Postgres::connect(&url, unnamed).await.unwrap());
     let key = Key::random();
     charge(&semel, &key).await.unwrap();
