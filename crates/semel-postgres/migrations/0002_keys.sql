@@ -2,7 +2,8 @@ CREATE TABLE semel.keys (
     -- Byte order is all we need of a collation, and it is the fastest.
     tenant           text COLLATE "C" NOT NULL CHECK (octet_length(tenant) BETWEEN 1 AND 255),
     operation        text COLLATE "C" NOT NULL CHECK (octet_length(operation) BETWEEN 1 AND 255),
-    key              text COLLATE "C" NOT NULL CHECK (key ~ '^[!-~]{1,255}$'),
+    -- Visible ASCII. Searching for what is not is a hundred times cheaper than matching a bounded repetition.
+    key              text COLLATE "C" NOT NULL CHECK (octet_length(key) BETWEEN 1 AND 255 AND key !~ '[^!-~]'),
     execution        uuid NOT NULL,
     -- One byte of version and a SHA-256.
     fingerprint      bytea NOT NULL CHECK (octet_length(fingerprint) = 33),
@@ -18,7 +19,8 @@ CREATE TABLE semel.keys (
     -- Leased work only.
     holder           text COLLATE "C" CHECK (octet_length(holder) BETWEEN 1 AND 255),
     epoch            bigint CHECK (epoch > 0),
-    recovery_point   text COLLATE "C" CHECK (recovery_point ~ '^[!-~]{1,100}$'),
+    recovery_point   text COLLATE "C"
+                     CHECK (octet_length(recovery_point) BETWEEN 1 AND 100 AND recovery_point !~ '[^!-~]'),
     lease_expires_at timestamptz,
 
     -- The judge of I2. It stands on unpartitioned storage, where uniqueness holds over all rows. The columns' order
