@@ -111,8 +111,10 @@ impl Tx {
     /// The driver's client, for what this type does not offer. Statements run on it are part of the transaction.
     pub async fn client(&mut self) -> Result<&tokio_postgres::Client, Error> {
         self.begin_execution();
-        let result = self.set_savepoint().await;
-        self.note(result).await?;
+        let first = self.needs_savepoint();
+        let set = behind_savepoint(self.connection()?, first, async { Ok(()) }).await;
+        self.has_savepoint |= first && set.is_ok();
+        self.note(set.map(drop).map_err(Failure::Driver)).await?;
         Ok(self.connection()?)
     }
 
@@ -138,14 +140,6 @@ impl Tx {
         self.unanswered = true;
     }
 
-    async fn set_savepoint(&mut self) -> Result<(), Failure> {
-        if self.needs_savepoint() {
-            self.connection()?.batch_execute("SAVEPOINT semel_effect").await?;
-            self.has_savepoint = true;
-        }
-        Ok(())
-    }
-
     /// The savepoint goes out with the first statement, so that it costs no round trip, and a transaction without
     /// statements has none.
     fn needs_savepoint(&self) -> bool {
@@ -155,26 +149,18 @@ impl Tx {
     async fn send(&mut self, sql: &str, params: &[&dyn Parameter]) -> Result<Vec<Row>, Failure> {
         let connection = self.connection()?;
         let prepared = Prepared::new(connection, self.shared.options.statements, sql, params.iter().copied()).await?;
-        if !self.needs_savepoint() {
-            return Ok(prepared.query(connection).await?);
-        }
-        let savepoint = connection.batch_execute("SAVEPOINT semel_effect");
-        let (savepoint, rows) = futures_util::join!(savepoint, prepared.query(connection));
-        savepoint?;
-        self.has_savepoint = true;
+        let first = self.needs_savepoint();
+        let rows = behind_savepoint(connection, first, prepared.query(connection)).await?;
+        self.has_savepoint |= first;
         Ok(rows?)
     }
 
     async fn send_counting(&mut self, sql: &str, params: &[&dyn Parameter]) -> Result<u64, Failure> {
         let connection = self.connection()?;
         let prepared = Prepared::new(connection, self.shared.options.statements, sql, params.iter().copied()).await?;
-        if !self.needs_savepoint() {
-            return Ok(prepared.execute(connection).await?);
-        }
-        let savepoint = connection.batch_execute("SAVEPOINT semel_effect");
-        let (savepoint, count) = futures_util::join!(savepoint, prepared.execute(connection));
-        savepoint?;
-        self.has_savepoint = true;
+        let first = self.needs_savepoint();
+        let count = behind_savepoint(connection, first, prepared.execute(connection)).await?;
+        self.has_savepoint |= first;
         Ok(count?)
     }
 
@@ -268,6 +254,20 @@ impl Tx {
             session.roll_back().await;
         }
     }
+}
+
+/// Runs a statement, behind the savepoint in the same flight if that is still `needed`. `Err` if the savepoint could
+/// not be set; the statement's own failure is within.
+async fn behind_savepoint<T>(
+    connection: &Object,
+    needed: bool,
+    statement: impl Future<Output = Result<T, tokio_postgres::Error>>,
+) -> Result<Result<T, tokio_postgres::Error>, tokio_postgres::Error> {
+    if !needed {
+        return Ok(statement.await);
+    }
+    let (savepoint, answer) = futures_util::join!(connection.batch_execute("SAVEPOINT semel_effect"), statement);
+    savepoint.map(|()| answer)
 }
 
 /// Why a statement failed.
