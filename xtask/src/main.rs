@@ -1,8 +1,10 @@
 //! `cargo xtask`: the repository's own commands.
 #![allow(clippy::print_stdout)]
 
+mod brokers;
 mod install;
 mod interrupt;
+mod kafka;
 mod services;
 mod test;
 

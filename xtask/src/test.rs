@@ -40,15 +40,15 @@ impl Options {
 pub(crate) fn run(options: &Options) -> Result<()> {
     interrupt::listen()?;
     let services = services::start()?;
-    // Made only if it is needed: a StopServices that is dropped stops them.
-    let _stop = services.started.then(|| StopServices);
+    let environment = services.environment.clone();
+    let _stop = StopServices(services);
     let mut steps = Steps::default();
 
     steps.run("format", cargo(&["fmt", "--all", "--check"]))?;
     let clippy = ["clippy", "--workspace", "--all-targets", "--features", FEATURES, "--", "-D", "warnings"];
     steps.run("clippy", cargo(&clippy))?;
     let mut test = cargo(&["test", "--workspace", "--no-fail-fast", "--features", FEATURES]);
-    test.args(&options.arguments).env(services::POSTGRES_VARIABLE, &services.postgres_url);
+    test.args(&options.arguments).envs(environment);
     test.env("SEMEL_TEST_LONG", if options.long { "1" } else { "0" });
     steps.run(if options.long { "tests (long)" } else { "tests" }, test)?;
     if has_cargo_deny() {
@@ -81,11 +81,11 @@ fn has_cargo_deny() -> bool {
     asked.is_ok_and(|status| status.success())
 }
 
-struct StopServices;
+struct StopServices(services::Services);
 
 impl Drop for StopServices {
     fn drop(&mut self) {
-        if let Err(error) = services::down() {
+        if let Err(error) = self.0.stop_started() {
             eprintln!("the services could not be stopped: {error:#}");
         }
     }

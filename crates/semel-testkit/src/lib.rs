@@ -8,7 +8,12 @@
 
 pub mod account;
 pub mod address;
+pub mod broker;
 pub mod cluster;
+pub mod kafka;
+pub mod nats;
+pub mod rabbitmq;
+pub mod redis;
 
 #[cfg(feature = "full")]
 pub mod clock;
@@ -28,6 +33,8 @@ pub mod pgbouncer;
 pub mod process;
 #[cfg(feature = "full")]
 pub mod proxy;
+#[cfg(feature = "full")]
+pub mod sinks;
 
 #[cfg(feature = "full")]
 mod framing;

@@ -1,0 +1,56 @@
+//! A private Redis that keeps what it acknowledged.
+
+use std::fs;
+use std::io::{self, Read, Write};
+use std::net::TcpStream;
+use std::path::Path;
+use std::process::Command;
+
+use crate::account::find_program;
+use crate::broker::{Broker, PASSWORD, Recipe, USER};
+
+/// A running Redis.
+pub type Redis = Broker<RedisRecipe>;
+
+/// How Redis is run.
+#[derive(Debug)]
+pub struct RedisRecipe;
+
+impl Recipe for RedisRecipe {
+    const NAME: &'static str = "Redis";
+    const DIRECTORY: &'static str = "redis";
+    const VARIABLE: &'static str = "SEMEL_TEST_REDIS_URL";
+
+    fn prepare(home: &Path, port: u16) -> io::Result<Command> {
+        let program = find_program("redis-server").ok_or_else(|| {
+            io::Error::new(io::ErrorKind::NotFound, "redis-server was not found: run `apt-get install redis-server`")
+        })?;
+        let settings = home.join("redis.conf");
+        let text = format!(
+            "bind 127.0.0.1\nport {port}\ndir {home:?}\nappendonly yes\nappendfsync always\nsave \"\"\n\
+             user default off\nuser {USER} on >{PASSWORD} ~* &* +@all\n"
+        );
+        fs::write(&settings, text)?;
+        let mut command = Command::new(program);
+        command.arg(settings);
+        Ok(command)
+    }
+
+    /// Logs in and asks for life: while Redis reads its file after a crash, it answers with an error.
+    fn answers(mut stream: TcpStream) -> io::Result<bool> {
+        stream.write_all(format!("AUTH {USER} {PASSWORD}\r\nPING\r\n").as_bytes())?;
+        let mut said = String::new();
+        let mut buffer = [0; 512];
+        while said.lines().count() < 2 || !said.ends_with("\r\n") {
+            match stream.read(&mut buffer)? {
+                0 => return Ok(false),
+                read => said.push_str(&String::from_utf8_lossy(&buffer[..read])),
+            }
+        }
+        Ok(said == "+OK\r\n+PONG\r\n")
+    }
+
+    fn url(port: u16) -> String {
+        format!("redis://{USER}:{PASSWORD}@127.0.0.1:{port}/0")
+    }
+}
