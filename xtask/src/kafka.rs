@@ -3,10 +3,13 @@
 use std::fs;
 use std::path::Path;
 use std::process::Command;
+use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 use semel_testkit::account::find_program;
 use semel_testkit::kafka::{self, Kafka, SERVER_VARIABLE};
+
+use crate::install::succeeds;
 
 /// What [`start`] found or made.
 #[derive(Debug)]
@@ -17,9 +20,20 @@ pub(crate) struct Started {
     pub(crate) started: bool,
 }
 
-/// The Debian packages that running and fetching Kafka takes and this machine lacks.
+/// The Debian packages that building Kafka's client, and fetching and running a server, take and this machine lacks.
 pub(crate) fn missing_packages() -> Vec<&'static str> {
     let mut packages = Vec::new();
+    if ["cc", "c++", "make"].iter().any(|program| find_program(program).is_none()) {
+        packages.push("build-essential");
+    }
+    if find_program("pkg-config").is_none() {
+        packages.extend(["pkg-config", "libssl-dev"]);
+    } else if !succeeds("pkg-config", &["--exists", "openssl"]) {
+        packages.push("libssl-dev");
+    }
+    if given().is_some() {
+        return packages;
+    }
     if find_program("java").is_none() || find_program("keytool").is_none() {
         packages.push("openjdk-17-jre-headless");
     }
@@ -102,20 +116,25 @@ fn fetch() -> Result<()> {
         }
     }
     fs::create_dir_all(&unfinished)?;
-    eprintln!("Kafka: fetching its jars with Maven");
+    eprintln!("Kafka: fetching its jars with Maven, some 50 MB, which is needed once");
+    let begun = Instant::now();
     let pom = Path::new(env!("CARGO_MANIFEST_DIR")).join("kafka").join("pom.xml");
     let status = Command::new(maven)
-        .args(["-q", "-B", "-f"])
+        .args(["-q", "-B", "-Dstyle.color=never", "-f"])
         .arg(pom)
-        .args(["dependency:copy-dependencies", "-DincludeScope=runtime"])
+        .args(["org.apache.maven.plugins:maven-dependency-plugin:2.8:copy-dependencies", "-DincludeScope=runtime"])
         .arg(format!("-DoutputDirectory={}", unfinished.display()))
         .stdout(std::io::stderr())
         .status()
         .context("mvn could not be run")?;
     if !status.success() {
-        bail!("Maven could not fetch Kafka ({status}); its own message is above");
+        bail!(
+            "Maven could not fetch Kafka ({status}); its own message is above. Without the network, set \
+             {SERVER_VARIABLE} to a server that tests may create topics on"
+        );
     }
     fs::rename(unfinished, library)?;
+    eprintln!("Kafka: fetched in {:.0} s", begun.elapsed().as_secs_f64());
     Ok(())
 }
 

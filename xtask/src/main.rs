@@ -1,6 +1,7 @@
 //! `cargo xtask`: the repository's own commands.
 #![allow(clippy::print_stdout)]
 
+mod bench;
 mod brokers;
 mod install;
 mod interrupt;
@@ -18,7 +19,9 @@ usage: cargo xtask <command>
   services status  tell which are running
   test [--long] [-- ARGS]
                    everything that continuous integration runs; ARGS go to cargo test
-  tidy             only the style checks";
+  tidy             only the style checks
+  bench relay [ARGS]
+                   how fast committed events get out, beside the limit and the alternative; --help lists ARGS";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -29,6 +32,7 @@ fn main() -> ExitCode {
         ["services", "status"] => services::status(),
         ["test", rest @ ..] => test::Options::parse(rest).and_then(|options| test::run(&options)),
         ["tidy"] => test::tidy(),
+        ["bench", name, rest @ ..] => bench::run(name, rest),
         ["help" | "--help" | "-h"] => {
             println!("{USAGE}");
             Ok(())

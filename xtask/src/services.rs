@@ -76,8 +76,8 @@ pub(crate) fn status() -> Result<()> {
 
 /// Starts what is not running. A server named by the environment is used as it is, and not started.
 pub(crate) fn start() -> Result<Services> {
-    install::missing()?;
     let _lock = lock()?;
+    install::missing()?;
     let mut services = Services::default();
     let outcome = start_each(&mut services);
     if let Err(error) = outcome {
@@ -178,13 +178,18 @@ fn given() -> Option<String> {
 
 /// Two runs at once must not both create the servers; the lock goes with the file handle.
 fn lock() -> Result<File> {
-    fs::create_dir_all(services_dir())?;
-    let file = File::create(services_dir().join("lock"))?;
-    file.lock()?;
+    let lock = services_dir().join("lock");
+    let opened = fs::create_dir_all(services_dir()).and_then(|()| File::create(&lock));
+    let file = opened.with_context(|| format!("{} cannot be written", lock.display()))?;
+    if file.try_lock().is_err() {
+        eprintln!("waiting for another `cargo xtask` to be done with the services");
+        file.lock()?;
+    }
     Ok(file)
 }
 
-fn services_dir() -> PathBuf {
+/// Where they live.
+pub(crate) fn services_dir() -> PathBuf {
     cluster::target_dir().join("services")
 }
 

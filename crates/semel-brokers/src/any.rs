@@ -53,10 +53,7 @@ pub async fn connect(url: &str, installation: &str) -> Result<AnySink, Error> {
     let _ = installation;
     match scheme.as_str() {
         #[cfg(feature = "http")]
-        "http" | "https" => match crate::http::HttpSink::from_url(url) {
-            Ok(sink) => Ok(AnySink::Http(Box::new(sink))),
-            Err(error) => Err(Error::Url(error.to_string())),
-        },
+        "http" | "https" => Ok(AnySink::Http(Box::new(crate::http::HttpSink::from_url(url)?))),
         #[cfg(feature = "kafka")]
         "kafka" => Ok(AnySink::Kafka(Box::new(crate::kafka::Kafka::connect(url, installation).await?))),
         #[cfg(feature = "nats")]

@@ -18,9 +18,9 @@
 //! is set aside as `semel-header-…`: an event can neither forge its identity nor split its request. Values of
 //! attributes outside of printable ASCII are percent-encoded, as CloudEvents says.
 //!
-//! **What an answer means.** 2xx: acknowledged. 401, 408, 409, 425, 429, 5xx, no answer in time, no connection: try
-//! again later, and not before `Retry-After` where the receiver names it. Every other 4xx, and every redirect: this
-//! event is refused. Redirects are never followed.
+//! **What an answer means.** 2xx: acknowledged. 4xx: this event is refused, except 401, 407, 408, 409, 421, 425 and
+//! 429. Those, 5xx, a redirect, no answer in time, no connection, no address: try again later, and not before
+//! `Retry-After` where the receiver names it. Redirects are never followed.
 //!
 //! **Where it may go.** Only to public addresses, unless the options say otherwise; see [`Options::allow_loopback`].
 //! The name is resolved once per connection and the connection is made to an address that was checked. An address
@@ -108,7 +108,8 @@ impl HttpSink {
     ///
     /// `semel_secret` and `semel_secret_file` (one secret per line) may repeat; `semel_allow_loopback`,
     /// `semel_allow_private`, `semel_timeout_ms`, `semel_concurrency`, `semel_retry_after_limit_ms` and
-    /// `semel_roots_file` are the fields of [`Options`]. An unknown parameter that begins with `semel_` is an error that names it.
+    /// `semel_roots_file` are the fields of [`Options`]. An unknown parameter that begins with `semel_` is an error
+    /// that names it.
     pub fn from_url(url: &str) -> Result<HttpSink, Error> {
         let (url, options) = options::from_url(url)?;
         HttpSink::new(&url, options)

@@ -17,9 +17,9 @@
 //!
 //! An event's ordering key is the record's key, partitioned by murmur2 as Kafka's Java clients do, its payload the
 //! value, and its attributes are headers by the CloudEvents Kafka binding in binary mode (`ce_id`, `ce_type`, …,
-//! `content-type`), with `semel_lane`, `semel_sequence`, `semel_incarnation`, `traceparent` and `tracestate` beside them.
-//! More partitions for a topic move keys between partitions, and Kafka orders nothing across those: add none while a
-//! consumer relies on order.
+//! `content-type`), with `semel_lane`, `semel_sequence`, `semel_incarnation`, `traceparent` and `tracestate` beside
+//! them. More partitions for a topic move keys between partitions, and Kafka orders nothing across those: add none
+//! while a consumer relies on order.
 //!
 //! **What an acknowledgement means (I4).** Every replica in sync has the record, as the topic's `min.insync.replicas`
 //! demands; in transactional mode, the transaction that holds it is committed.
@@ -115,7 +115,8 @@ impl Sink for Kafka {
 
     /// In transactional mode a batch that holds a refused event is not published: that event is [`Error::Refused`], all
     /// others are [`Error::Behind`], and the lane stays. After [`Error::Unavailable`] or [`Error::Fenced`] the lane is
-    /// given up and has to be taken again: only the position that then comes back tells whether the batch was committed.
+    /// given up and has to be taken again: only the position that then comes back tells whether the batch was
+    /// committed.
     async fn publish(&self, lane: Lane, batch: &[Outgoing], position: &Position) -> Vec<Result<(), Error>> {
         if self.is_closed() {
             return wave::fail(batch, crate::Error::Unavailable("the sink is closed".to_owned())).await;

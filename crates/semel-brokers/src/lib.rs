@@ -14,25 +14,34 @@
 //! **What an acknowledgement means (I4).** `publish` answers `Ok` for an event only after the broker has confirmed it.
 //! A crash between the confirmation and the relay's own record repeats the event with the same id and sequence.
 //!
-//! **How order is kept (I5).** Of each ordering key at most one event is unacknowledged at any time, so that a failure
-//! can never let a successor overtake it. Different keys travel together.
+//! **How order is kept (I5).** A failure can never let a successor of the same ordering key overtake. NATS, RabbitMQ,
+//! Redis and webhooks get the next event of a key only after the one before it is acknowledged, so of each key at most
+//! one is unacknowledged; different keys travel together. Kafka gets several events of a key at once, because its
+//! idempotent producer keeps a partition's order and appends nothing after a gap. Standard output gets whole batches,
+//! one after the other.
 //!
 //! **Secrets.** Passwords in URLs are held for reconnecting and appear in no error, log line or `Debug` output.
+//! Payloads are not logged either, but client libraries would: see [`may_log`].
 
 mod any;
-#[cfg_attr(not(all(feature = "nats", feature = "rabbitmq", feature = "redis")), allow(dead_code))]
+#[cfg(any(
+    feature = "http",
+    feature = "kafka",
+    feature = "nats",
+    feature = "rabbitmq",
+    feature = "redis",
+    feature = "stdout"
+))]
 mod cloud_event;
 mod error;
+mod logs;
 #[cfg(any(feature = "nats", feature = "rabbitmq", feature = "redis"))]
-#[cfg_attr(not(all(feature = "nats", feature = "rabbitmq", feature = "redis")), allow(dead_code))]
 mod session;
 #[cfg(any(feature = "nats", feature = "rabbitmq", feature = "redis"))]
 mod tls;
 #[cfg(any(feature = "kafka", feature = "nats", feature = "rabbitmq", feature = "redis"))]
-#[cfg_attr(not(all(feature = "nats", feature = "rabbitmq", feature = "redis")), allow(dead_code))]
 mod url;
 #[cfg(any(feature = "kafka", feature = "nats", feature = "rabbitmq", feature = "redis"))]
-#[cfg_attr(not(all(feature = "nats", feature = "rabbitmq", feature = "redis")), allow(dead_code))]
 mod wave;
 
 #[cfg(feature = "http")]
@@ -50,3 +59,4 @@ pub mod stdout;
 
 pub use any::{AnySink, connect};
 pub use error::Error;
+pub use logs::may_log;

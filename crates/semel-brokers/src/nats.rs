@@ -27,7 +27,7 @@ use async_nats::jetstream::context::{
     ContextBuilder, GetStreamByNameErrorKind, GetStreamErrorKind, PublishError, PublishErrorKind,
 };
 use async_nats::jetstream::message::PublishMessage;
-use async_nats::jetstream::{self, Context, stream};
+use async_nats::jetstream::{self, Context, ErrorCode, stream};
 use async_nats::{ConnectErrorKind, ConnectOptions, Event, HeaderMap, HeaderName, HeaderValue};
 use futures_util::future::join_all;
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
@@ -160,9 +160,12 @@ impl Nats {
             },
             PublishErrorKind::Other => {
                 let answer = std::error::Error::source(&error).and_then(|e| e.downcast_ref::<jetstream::Error>());
-                // JetStream's codes are HTTP's: 4xx stays wrong however often it is sent.
-                match answer.map(|answer| answer.code()) {
-                    Some(400..=499) => sink::Error::Refused(error.into()),
+                // JetStream's codes are HTTP's: 4xx stays wrong however often it is sent, unless it is about the
+                // account or the stream as a whole.
+                let whole = [ErrorCode::ACCOUNT_RESOURCES_EXCEEDED, ErrorCode::STREAM_SEALED];
+                match answer {
+                    Some(answer) if whole.contains(&answer.error_code()) => sink::Error::Unavailable(error.into()),
+                    Some(answer) if (400..500).contains(&answer.code()) => sink::Error::Refused(error.into()),
                     _ => sink::Error::Unavailable(error.into()),
                 }
             }

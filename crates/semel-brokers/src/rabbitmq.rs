@@ -27,7 +27,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use lapin::options::{BasicPublishOptions, ConfirmSelectOptions, ExchangeDeclareOptions};
-use lapin::protocol::{AMQPErrorKind, AMQPSoftError};
+use lapin::protocol::{AMQPError, AMQPErrorKind, AMQPSoftError};
 use lapin::tcp::OwnedTLSConfig;
 use lapin::types::{AMQPValue, FieldArray, FieldTable, LongString, ShortString};
 use lapin::uri::AMQPUri;
@@ -193,7 +193,7 @@ impl RabbitMq {
             }
             Ok(Ok(confirmation)) => Ok(confirmation),
             Ok(Err(error)) => Err(match error.kind() {
-                ErrorKind::ProtocolError(problem) if matches!(problem.kind(), AMQPErrorKind::Soft(_)) => {
+                ErrorKind::ProtocolError(problem) if blames_the_event(problem) => {
                     Failure::Closed(format!("RabbitMQ closed the channel: {}", problem.get_message()))
                 }
                 _ => Failure::Sink(unavailable(format!("RabbitMQ at {}: {error}", self.server.address))),
@@ -276,6 +276,17 @@ impl Server {
             )),
             _ => Error::Unavailable(format!("RabbitMQ at {}: {}", self.address, problem.get_message())),
         }
+    }
+}
+
+/// Whether the broker closed a channel over what one event asked for: too large, or a routing key that the user may not
+/// write to. An exchange that is gone, or not the user's to write to, is no event's fault.
+fn blames_the_event(problem: &AMQPError) -> bool {
+    match problem.kind() {
+        AMQPErrorKind::Soft(AMQPSoftError::NOTFOUND) => false,
+        AMQPErrorKind::Soft(AMQPSoftError::ACCESSREFUSED) => problem.get_message().as_str().contains("access to topic"),
+        AMQPErrorKind::Soft(_) => true,
+        AMQPErrorKind::Hard(_) => false,
     }
 }
 

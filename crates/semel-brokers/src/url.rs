@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
+#[cfg(any(test, feature = "kafka", feature = "nats"))]
 use percent_encoding::percent_decode_str;
 
 use crate::Error;
@@ -37,6 +38,7 @@ impl SinkUrl {
     }
 
     /// The URL without its parameters, password included: for a client library only.
+    #[cfg(any(feature = "rabbitmq", feature = "redis"))]
     pub(crate) fn with_secrets(&self) -> &str {
         self.url.as_str()
     }
@@ -52,11 +54,13 @@ impl SinkUrl {
     }
 
     /// The path without its first slash, as written.
+    #[cfg(any(feature = "kafka", feature = "nats", feature = "rabbitmq"))]
     pub(crate) fn path(&self) -> &str {
         self.url.path().trim_start_matches('/')
     }
 
     /// The user's name and password, decoded.
+    #[cfg(any(test, feature = "kafka", feature = "nats"))]
     pub(crate) fn credentials(&self) -> Result<(Option<String>, Option<String>), Error> {
         let decode = |text: &str| match percent_decode_str(text).decode_utf8() {
             Ok(text) => Ok(text.into_owned()),
@@ -82,6 +86,7 @@ impl SinkUrl {
     }
 
     /// A parameter that is `true` or `false`; false if it is not there.
+    #[cfg(any(feature = "kafka", feature = "nats"))]
     pub(crate) fn flag(&mut self, name: &'static str) -> Result<bool, Error> {
         match self.text(name).as_deref() {
             None | Some("false") => Ok(false),

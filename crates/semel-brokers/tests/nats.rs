@@ -164,6 +164,26 @@ async fn an_event_never_lands_in_another_stream_than_the_one_named() {
 }
 
 #[tokio::test]
+async fn a_stream_that_takes_nothing_more_makes_events_wait() {
+    for full in [true, false] {
+        let harness = OnNats::shared().await;
+        let sink = harness.connect().await;
+        assert!(publish(&sink, &batch(&harness.topic(), 0, 0..1, 1)).await[0].is_ok());
+        let config = stream::Config {
+            name: harness.name.clone(),
+            subjects: vec![format!("{}.stored.>", harness.name)],
+            max_messages: if full { 1 } else { -1 },
+            discard: if full { stream::DiscardPolicy::New } else { stream::DiscardPolicy::Old },
+            sealed: !full,
+            ..stream::Config::default()
+        };
+        harness.context().await.update_stream(config).await.unwrap();
+        let results = publish(&sink, &batch(&harness.topic(), 0, 1..3, 2)).await;
+        assert!(results.iter().all(|result| matches!(result, Err(Error::Unavailable(_)))), "{full}: {results:?}");
+    }
+}
+
+#[tokio::test]
 async fn a_header_can_neither_pose_as_an_attribute_nor_steer_the_broker() {
     let harness = OnNats::shared().await;
     let sink = harness.connect().await;

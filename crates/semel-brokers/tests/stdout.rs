@@ -3,7 +3,6 @@
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::net::UnixStream;
-use std::process::Command;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -240,32 +239,4 @@ async fn a_torn_line_costs_no_other_line() {
     let sequences: Vec<_> = whole.iter().map(|line| line["semelsequence"].clone()).collect();
     assert_eq!(sequences, ["0", "1", "2", "3", "4", "5", "6", "7"]);
     assert_eq!(text.lines().count(), whole.len() + 1, "one line was torn");
-}
-
-#[test]
-fn the_lines_are_on_standard_output() {
-    let output = Command::new(std::env::current_exe().expect("this program"))
-        .args(["--exact", "publishes_to_its_own_standard_output", "--ignored", "--nocapture"])
-        .output()
-        .expect("a process");
-    assert!(output.status.success(), "{output:?}");
-    let text = String::from_utf8(output.stdout).expect("text");
-    // The test runner writes around the lines, and before the first one on the same line.
-    let sequences: Vec<_> = text
-        .lines()
-        .filter_map(|line| serde_json::from_str::<Value>(&line[line.find("{\"specversion\"")?..]).ok())
-        .map(|line| line["semelsequence"].clone())
-        .collect();
-    assert_eq!(sequences, ["0", "1", "2"]);
-}
-
-#[tokio::test]
-#[ignore = "the_lines_are_on_standard_output runs it in a process of its own"]
-async fn publishes_to_its_own_standard_output() {
-    let sink = StdoutSink::new().expect("a sink");
-    let batch: Vec<_> = (0..3).map(|sequence| outgoing("a", sequence, "text/plain", b"x")).collect();
-    for result in publish(&sink, &batch).await {
-        result.expect("acknowledged");
-    }
-    sink.close().await;
 }

@@ -9,6 +9,10 @@ const ROW_COUNT: &str = "SM002";
 const NOT_FIRST: &str = "SM003";
 const RACED: &str = "SM004";
 const ADVANCED: &str = "SM005";
+const RELAY_FENCED: &str = "SM007";
+const TOO_MANY_EVENTS: &str = "SM008";
+const INCARNATION: &str = "SM009";
+const RELAYS_RUN: &str = "SM010";
 
 /// The SQLSTATE beneath an error that a statement caused, for handlers that turn a violated constraint into an answer.
 pub fn sql_state(error: &Error) -> Option<&SqlState> {
@@ -58,7 +62,10 @@ pub(crate) fn classify(error: tokio_postgres::Error) -> Error {
     };
     let message = reported.message();
     match reported.code().code() {
-        FENCED => Error::Fenced,
+        FENCED | RELAY_FENCED => Error::Fenced,
+        TOO_MANY_EVENTS => too_many_events(message, reported.detail()),
+        INCARNATION => incarnation(reported.detail()),
+        RELAYS_RUN => Error::Settings(format!("{message}: stop the relays, or wait until their leases have run out")),
         ROW_COUNT => Error::RowCount(message.to_owned()),
         NOT_FIRST => Error::NotFirst(message.to_owned()),
         RACED => Error::Raced,
@@ -89,6 +96,20 @@ pub(crate) fn classify(error: tokio_postgres::Error) -> Error {
         code if code.starts_with("08") || code.starts_with("58") => Error::Unavailable(error.into()),
         _ => Error::Statement(error.into()),
     }
+}
+
+/// More events than a transaction may emit; the detail is the limit.
+pub(crate) fn too_many_events(message: &str, detail: Option<&str>) -> Error {
+    Error::TooManyEvents {
+        what: message.to_owned(),
+        limit: detail.and_then(|limit| limit.parse().ok()).unwrap_or(semel::outbox::MAX_EVENTS),
+    }
+}
+
+/// The detail names the incarnation of the positions, which may be none, and the one of now.
+fn incarnation(detail: Option<&str>) -> Error {
+    let (positions_of, now) = detail.and_then(|names| names.split_once(' ')).unwrap_or_default();
+    Error::Incarnation { positions_of: positions_of.to_owned(), now: now.to_owned() }
 }
 
 /// An error of the pool: no connection could be had, so nothing ran.

@@ -3,12 +3,13 @@
 use std::time::Duration;
 
 use semel::store::{Completion, Join, Stored};
-use semel::{Ask, Claim, Error, Execution};
+use semel::{Ask, Claim, Error, Event, Execution};
 use tokio_postgres::Transaction;
 use tokio_postgres::types::Type;
 use uuid::Uuid;
 
 use crate::error::classify;
+use crate::outbox::emit::{EMIT, Emission};
 use crate::store::{Granted, Postgres, interval_ms, read_claim};
 
 pub(crate) const JOIN_CLAIM: &str = include_str!("sql/join_claim.sql");
@@ -46,6 +47,16 @@ impl Join<Postgres> for Transaction<'_> {
 
     async fn rollback_to_savepoint(&mut self) -> Result<(), Error> {
         self.batch_execute("ROLLBACK TO SAVEPOINT semel_effect").await.map_err(classify)
+    }
+
+    async fn emit(&mut self, events: &[Event]) -> Result<(), Error> {
+        if events.is_empty() {
+            return Ok(());
+        }
+        let emission = Emission::new(None, events)?;
+        let params = emission.params();
+        let params: Vec<_> = params.iter().map(|value| (value.as_to_sql(), value.sql_type())).collect();
+        self.query_typed_one(EMIT, &params).await.map(drop).map_err(classify)
     }
 
     async fn complete(&mut self, ask: &Ask, completion: &Completion) -> Result<(), Error> {

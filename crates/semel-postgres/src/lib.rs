@@ -34,6 +34,7 @@ mod join;
 mod lease;
 mod migrate;
 mod operator;
+mod outbox;
 mod parameter;
 mod reap;
 mod seals;

@@ -33,7 +33,7 @@ macro_rules! functions {
     };
 }
 
-const MIGRATIONS: &[Migration] = migrations![1 "0001_installation", 2 "0002_keys", 3 "0003_audit"];
+const MIGRATIONS: &[Migration] = migrations![1 "0001_installation", 2 "0002_keys", 3 "0003_audit", 4 "0004_outbox"];
 
 /// In the order of their dependencies.
 const FUNCTIONS: &[(&str, &str)] = functions![
@@ -54,6 +54,46 @@ const FUNCTIONS: &[(&str, &str)] = functions![
     "complete_leased",
     "reap",
     "evict",
+    "incarnation",
+    "incarnation_hash",
+    "lane",
+    "event_id",
+    "emitting_execution",
+    "next_ordinal",
+    "lock_ordering_keys",
+    "emit",
+    "emit_all",
+    "require_incarnation",
+    "event_slots",
+    "next_tick",
+    "head_tick",
+    "tick",
+    "page",
+    "latest_positions",
+    "uncovered",
+    "settle_slots",
+    "reselect",
+    "begin_incarnation",
+    "join_relays",
+    "require_relay",
+    "renew_relay",
+    "take_lanes",
+    "checkpoint",
+    "leave_lanes",
+    "leave_relays",
+    "hold_key",
+    "hold_events",
+    "release_key",
+    "renumber_key",
+    "redrive",
+    "skip_event",
+    "backlog",
+    "rebase",
+    "prepare_slot",
+    "switch_slot",
+    "record_switch",
+    "writers_before",
+    "empty_slot",
 ];
 
 const PROLOGUE: &str = include_str!("sql/prologue.sql");

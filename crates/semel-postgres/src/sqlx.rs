@@ -27,12 +27,14 @@
 
 use bytes::Bytes;
 use semel::store::{Completion, Join, Stored};
-use semel::{Ask, Claim, Error, Execution};
+use semel::{Ask, Claim, Error, Event, Execution};
 use sqlx::{PgConnection, Row};
 use uuid::Uuid;
 
 use crate::Postgres;
+use crate::error::too_many_events;
 use crate::join::{JOIN_CLAIM, JOIN_COMPLETE, RETRY_AFTER};
+use crate::outbox::emit::{EMIT, Emission};
 
 impl Join<Postgres> for PgConnection {
     async fn claim(&mut self, ask: &Ask) -> Result<Claim<Execution, Stored>, Error> {
@@ -66,6 +68,27 @@ impl Join<Postgres> for PgConnection {
 
     async fn rollback_to_savepoint(&mut self) -> Result<(), Error> {
         sqlx::query("ROLLBACK TO SAVEPOINT semel_effect").execute(&mut *self).await.map(drop).map_err(classify)
+    }
+
+    async fn emit(&mut self, events: &[Event]) -> Result<(), Error> {
+        if events.is_empty() {
+            return Ok(());
+        }
+        let emission = Emission::new(None, events)?;
+        sqlx::query(EMIT)
+            .bind(None::<Uuid>)
+            .bind(emission.topics.0)
+            .bind(emission.ordering_keys.0)
+            .bind(emission.event_types.0)
+            .bind(emission.content_types.0)
+            .bind(emission.payloads.0)
+            .bind(emission.headers.0)
+            .bind(emission.traceparents.0)
+            .bind(emission.tracestates.0)
+            .fetch_one(&mut *self)
+            .await
+            .map(drop)
+            .map_err(classify)
     }
 
     async fn complete(&mut self, ask: &Ask, completion: &Completion) -> Result<(), Error> {
@@ -106,6 +129,11 @@ fn classify(error: sqlx::Error) -> Error {
     match reported.code().as_deref() {
         Some("SM003") => Error::NotFirst(reported.message().to_owned()),
         Some("SM004") => Error::Raced,
+        Some("SM008") => {
+            let detail =
+                reported.try_downcast_ref::<sqlx::postgres::PgDatabaseError>().and_then(|error| error.detail());
+            too_many_events(reported.message(), detail)
+        }
         Some("23505") if reported.constraint() == Some("keys_pkey") => Error::Raced,
         Some("40001" | "40P01") => Error::Conflict(error.into()),
         Some("57014" | "25P03" | "25P04") => Error::Deadline,

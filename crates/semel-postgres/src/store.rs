@@ -9,7 +9,7 @@ use semel::lease::{Lease, LeaseTerms};
 use semel::operator::{Audit, Eviction, KeyFilter, KeyRecord};
 use semel::store::Stored;
 use semel::{Ask, Claim, Error, Execution, Key, Scope, Store};
-use tokio::sync::Semaphore;
+use tokio::sync::{Notify, Semaphore};
 use tokio::time::Instant;
 use tokio_postgres::Row;
 use uuid::Uuid;
@@ -41,7 +41,11 @@ pub(crate) struct Shared {
     pub(crate) options: Options,
     /// BEGIN with its isolation level and its deadlines, so that a process that stops or vanishes frees its key.
     pub(crate) begin: String,
+    /// The same at READ COMMITTED, for what relays do: it judges by what is there once a lock is had.
+    pub(crate) begin_relaying: String,
     waiting: Semaphore,
+    /// Told when a transaction of this process that wrote events has ended.
+    pub(crate) emitted: Notify,
 }
 
 impl Postgres {
@@ -60,9 +64,12 @@ impl Postgres {
             "SET LOCAL idle_in_transaction_session_timeout = {deadline_ms}; SET LOCAL statement_timeout = {deadline_ms}"
         );
         let begin = format!("BEGIN ISOLATION LEVEL {}; {bounds}", options.isolation.sql());
+        let begin_relaying = format!("BEGIN ISOLATION LEVEL READ COMMITTED; {bounds}");
         let waiting = Semaphore::new(options.max_waiting);
         let connector = Arc::new(connector);
-        Ok(Postgres { shared: Arc::new(Shared { pool, connector, options, begin, waiting }) })
+        let emitted = Notify::new();
+        let shared = Shared { pool, connector, options, begin, begin_relaying, waiting, emitted };
+        Ok(Postgres { shared: Arc::new(shared) })
     }
 
     /// Brings the schema up to this version. Safe to run from several processes at once; changes nothing when there is

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use deadpool_postgres::Object;
 use semel::lease::{Lease, RecoveryPoint};
-use semel::{Ask, Completion, Error, Execution, failpoint};
+use semel::{Ask, Completion, Error, Event, Execution, failpoint};
 use tokio::time::timeout;
 use tokio_postgres::Row;
 use uuid::Uuid;
@@ -13,6 +13,7 @@ use uuid::Uuid;
 use crate::deferred::Deferred;
 use crate::error::{classify, is_aborted, is_conflict, is_connection_lost};
 use crate::flight::{Flight, Flown, Prepared};
+use crate::outbox::emit::{EMIT, Emission};
 use crate::parameter::Parameter;
 use crate::session::Session;
 use crate::store::{Shared, interval_ms};
@@ -42,6 +43,8 @@ pub struct Tx {
     /// work.
     unanswered: bool,
     deferred: Vec<Deferred>,
+    /// What was emitted, to be written at the completion.
+    events: Vec<Event>,
 }
 
 /// What a transaction holds.
@@ -66,6 +69,7 @@ impl Tx {
             conflicted: false,
             unanswered: false,
             deferred: Vec::new(),
+            events: Vec::new(),
         }
     }
 
@@ -123,7 +127,7 @@ impl Tx {
         if !matches!(self.holds, Holds::Nothing) {
             return Err(Error::Settings("a transaction with a key is committed by completing it".to_owned()));
         }
-        self.end(STILL_GOOD, &[], None).await
+        self.end(self.execution, STILL_GOOD, &[], None).await
     }
 
     fn connection(&self) -> Result<&Object, Error> {
@@ -186,26 +190,47 @@ impl Tx {
         }
     }
 
-    /// Sends the deferred statements, `last` and COMMIT in one flight, and takes it as success only if every one of
-    /// them succeeded and `last` returned its row: a COMMIT that follows a failed statement is answered with success
-    /// although the server rolled back.
+    /// Sends the deferred statements, the events of the run `emitting`, `last` and COMMIT in one flight, and takes it
+    /// as success only if every one of them succeeded and `last` returned its row: a COMMIT that follows a failed
+    /// statement is answered with success although the server rolled back.
+    ///
+    /// The events come after every statement of the work, because they lock their ordering keys: whoever waits for
+    /// those holds what it needs already.
     ///
     /// When the connection breaks or the time is over, nothing tells what became of a COMMIT that had already left:
     /// that is [`Error::Ambiguous`].
-    async fn end(&mut self, last: &str, params: &[&dyn Parameter], sent: Option<&'static str>) -> Result<(), Error> {
+    async fn end(
+        &mut self,
+        emitting: Execution,
+        last: &str,
+        params: &[&dyn Parameter],
+        sent: Option<&'static str>,
+    ) -> Result<(), Error> {
         let session = self.session.take().ok_or_else(|| Error::Statement("the transaction has ended".into()))?;
         if self.unanswered {
             session.roll_back().await;
             return Err(Error::Statement("a statement was given up before its answer came; all is rolled back".into()));
         }
-        let deferred = std::mem::take(&mut self.deferred);
+        let (deferred, events) = (std::mem::take(&mut self.deferred), std::mem::take(&mut self.events));
+        let emission = Emission::new(Some(emitting), &events);
+        let emission = match emission {
+            Ok(emission) => (!events.is_empty()).then_some(emission),
+            Err(error) => {
+                session.roll_back().await;
+                return Err(error);
+            }
+        };
         let flown = {
             let connection = session.connection()?;
             let statements = self.shared.options.statements;
-            let mut prepared = Vec::with_capacity(deferred.len() + 1);
+            let mut prepared = Vec::with_capacity(deferred.len() + 2);
             for statement in &deferred {
                 let params = statement.params.iter().map(|value| value.as_ref() as &dyn Parameter);
                 let ready = Prepared::new(connection, statements, &statement.sql, params).await;
+                prepared.push(ready.map_err(|error| self.classified(error))?);
+            }
+            if let Some(emission) = &emission {
+                let ready = Prepared::new(connection, statements, EMIT, emission.params().into_iter()).await;
                 prepared.push(ready.map_err(|error| self.classified(error))?);
             }
             let ready = Prepared::new(connection, statements, last, params.iter().copied()).await;
@@ -223,6 +248,7 @@ impl Tx {
             Ok(Flown::Grounded(error)) => return Err(self.classified(error)),
             Err(_) => {
                 session.discard();
+                self.tell(emission.is_some());
                 return Err(Error::Ambiguous("COMMIT was not answered in time".into()));
             }
         };
@@ -231,16 +257,25 @@ impl Tx {
         match first_failure(answers) {
             None if completed => {
                 session.release();
+                self.tell(emission.is_some());
                 Ok(())
             }
             None => Err(Error::Statement("the completion returned no row".into())),
             Some(error) => {
                 if matches!(error, Error::Ambiguous(_)) {
                     session.discard();
+                    self.tell(emission.is_some());
                 }
                 self.conflicted |= matches!(error, Error::Conflict(_));
                 Err(error)
             }
+        }
+    }
+
+    /// Tells whoever waits for events that some were committed, or may have been.
+    fn tell(&self, emitted: bool) {
+        if emitted {
+            self.shared.emitted.notify_one();
         }
     }
 
@@ -315,9 +350,15 @@ impl semel::Tx for Tx {
         self.conflicted
     }
 
+    fn emit(&mut self, event: Event) {
+        self.begun = true;
+        self.events.push(event);
+    }
+
     async fn complete(mut self, completion: &Completion) -> Result<(), Error> {
         if !completion.keep_effect {
             self.deferred.clear();
+            self.events.clear();
             if self.has_savepoint {
                 // What was given up unanswered is undone with the rest; its answer comes before this one's.
                 self.unanswered = false;
@@ -350,9 +391,10 @@ impl semel::Tx for Tx {
                     &completion.failed,
                     &sealed_by,
                 ];
-                self.end(COMPLETE, &params, Some(failpoint::COMMIT_SENT)).await
+                self.end(self.execution, COMPLETE, &params, Some(failpoint::COMMIT_SENT)).await
             }
             Holds::Fence(lease) => {
+                let emitting = lease.execution.step(lease.recovery_point.as_ref());
                 let params: [&dyn Parameter; 11] = [
                     &lease.scope().tenant(),
                     &lease.scope().operation(),
@@ -366,7 +408,7 @@ impl semel::Tx for Tx {
                     &completion.failed,
                     &sealed_by,
                 ];
-                self.end(COMPLETE_LEASED, &params, Some(failpoint::COMMIT_SENT)).await
+                self.end(emitting, COMPLETE_LEASED, &params, Some(failpoint::COMMIT_SENT)).await
             }
             Holds::Nothing => {
                 self.roll_back().await;
@@ -391,7 +433,8 @@ impl semel::Tx for Tx {
             &lease_ms,
             &retain_ms,
         ];
-        self.end(ADVANCE, &params, Some(failpoint::COMMIT_SENT)).await
+        let emitting = lease.execution.step(lease.recovery_point.as_ref());
+        self.end(emitting, ADVANCE, &params, Some(failpoint::COMMIT_SENT)).await
     }
 
     async fn rollback(mut self) {

@@ -3,7 +3,9 @@
 #![cfg(feature = "sqlx")]
 
 use semel::once::Error as OnceError;
-use semel::{Error, Fingerprint, Key, Outcome, Reply, Scope, Semel};
+use semel::outbox::{Cursor, PageLimit};
+use semel::sink::Lane;
+use semel::{Error, Event, EventId, Fingerprint, Join, Key, Outbox, Outcome, Reply, Scope, Semel};
 use semel_postgres::{Options, Postgres};
 use semel_testkit::database::TempDatabase;
 use sqlx::{Connection, PgConnection};
@@ -183,4 +185,54 @@ async fn a_joined_transaction_with_an_old_snapshot_loses_to_the_one_that_committ
     );
     old.rollback().await.unwrap();
     assert_eq!(shop.effects(&key).await, 1);
+}
+
+/// Both drivers write events into the caller's transaction, under the claim that was made in it.
+#[tokio::test]
+async fn joined_events_commit_with_the_callers_transaction_on_both_drivers() {
+    let shop = shop().await;
+    let lanes: Vec<Lane> = Lane::all().collect();
+    let limit = PageLimit { events: 10, bytes: 1 << 20 };
+    let events = |label: &str| -> Vec<Event> {
+        let event = Event::new("topic", label, "test.happened", &label).unwrap().header("a", "b").unwrap();
+        vec![event.clone().traced("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", None), event]
+    };
+    let store = shop.semel.store();
+    let mut after = Cursor::START;
+    let mut expect = async |label: &str, execution: Option<semel::Execution>| {
+        let page = store.page(after, &lanes, limit).await.unwrap().expect("they are committed");
+        after = page.upto;
+        assert_eq!(page.events.iter().map(|written| written.event.clone()).collect::<Vec<_>>(), events(label));
+        for (ordinal, written) in (0..).zip(&page.events) {
+            let derived = execution.map(|execution| EventId::derive(execution, ordinal));
+            assert!(derived.is_none_or(|derived| derived == written.id));
+        }
+        assert!(store.page(after, &lanes, limit).await.unwrap().is_none(), "and nothing else");
+    };
+
+    let mut connection = PgConnection::connect(&shop.database.url()).await.unwrap();
+    let mut undone = connection.begin().await.unwrap();
+    Join::<Postgres>::emit(&mut *undone, &events("undone")).await.unwrap();
+    undone.rollback().await.unwrap();
+    let (mut tx, key) = (connection.begin().await.unwrap(), Key::random());
+    let ask = semel::Ask::new(&shop.scope, &key, &shop.fingerprint);
+    let claim = Join::<Postgres>::claim(&mut *tx, &ask).await.unwrap();
+    let semel::Claim::Fresh(execution) = claim else { panic!("the key is new") };
+    for event in events("sqlx") {
+        Join::<Postgres>::emit(&mut *tx, &[event]).await.unwrap();
+    }
+    Join::<Postgres>::emit(&mut *tx, &[]).await.unwrap();
+    tx.commit().await.unwrap();
+    expect("sqlx", Some(execution)).await;
+
+    let mut client = shop.database.connect().await;
+    let mut tx = client.transaction().await.unwrap();
+    Join::<Postgres>::emit(&mut tx, &events("tokio")).await.unwrap();
+    tx.commit().await.unwrap();
+    expect("tokio", None).await;
+    let mut tx = connection.begin().await.unwrap();
+    let many = vec![Event::bytes("t", "k", "e", "c", "").unwrap(); semel::outbox::MAX_EVENTS];
+    Join::<Postgres>::emit(&mut *tx, &many).await.unwrap();
+    let refused = Join::<Postgres>::emit(&mut *tx, &many[..1]).await.unwrap_err();
+    assert!(matches!(refused, Error::TooManyEvents { limit: semel::outbox::MAX_EVENTS, .. }), "{refused:?}");
 }

@@ -2,8 +2,12 @@
 
 pub(crate) mod keys;
 pub(crate) mod migrate;
+pub(crate) mod outbox;
 pub(crate) mod run;
 pub(crate) mod sandbox;
+
+mod change;
+mod text;
 
 use std::io::{self, Write};
 

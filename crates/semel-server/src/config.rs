@@ -4,6 +4,8 @@ pub(crate) mod flags;
 pub(crate) mod setting;
 
 mod file;
+mod relay;
+mod sink;
 mod url;
 mod value;
 
@@ -22,7 +24,9 @@ use semel_postgres::{Isolation, Statements};
 use semel_tower::Mode;
 use semel_tower::policy::{MAX_BODY_LIMIT, MAX_WAIT};
 
+pub(crate) use relay::RelayConfig;
 use setting::{Exposure, SETTINGS, Setting};
+pub(crate) use sink::{SinkUrl, Wanted};
 pub(crate) use url::DatabaseUrl;
 
 /// The file that is read when none is named and it exists.
@@ -40,7 +44,7 @@ pub(crate) struct Config {
     pub database_url: DatabaseUrl,
     pub listen: SocketAddr,
     pub metrics_listen: Option<SocketAddr>,
-    pub roles: String,
+    pub roles: Option<String>,
     pub retention: Retention,
     pub transaction_deadline: Duration,
     pub request_body_limit: usize,
@@ -51,6 +55,7 @@ pub(crate) struct Config {
     pub tokens: Option<Tokens>,
     pub postgres: PostgresConfig,
     pub reaper: Reaper,
+    pub relay: RelayConfig,
     pub log_format: LogFormat,
     pub log: String,
 }
@@ -96,7 +101,7 @@ impl Config {
             database_url: layers.read("database_url", DatabaseUrl::parse)?,
             listen: layers.read("listen", address)?,
             metrics_listen: layers.read_if_given("metrics_listen", address)?,
-            roles: layers.read("roles", |text| Ok(text.to_owned()))?,
+            roles: layers.read_if_given("roles", |text| Ok(text.to_owned()))?,
             retention: Retention::new(keep, horizon)?,
             transaction_deadline,
             request_body_limit: layers.read("request_body_limit", |text| value::size(text, MAX_BODY_LIMIT))?,
@@ -126,6 +131,7 @@ impl Config {
                 every: duration("reaper.every", 10 * MILLISECOND, 24 * HOUR)?,
                 batch: layers.read("reaper.batch", |text| value::number(text, 1..=100_000))?,
             },
+            relay: RelayConfig::read(layers)?,
             log_format: layers.read("log_format", |text| {
                 value::word(text, &[("text", LogFormat::Text), ("json", LogFormat::Json)])
             })?,
@@ -250,6 +256,7 @@ mod tests {
         assert_eq!(config.wait, Duration::ZERO);
         assert_eq!(config.listen.to_string(), "127.0.0.1:7600");
         assert!(config.keyring.is_none() && config.tokens.is_none() && config.metrics_listen.is_none());
+        assert!(config.roles.is_none() && config.relay.sink.is_none());
     }
 
     #[test]
@@ -272,6 +279,14 @@ mod tests {
     }
 
     #[test]
+    fn settings_of_the_relay_that_contradict_each_other_are_refused() {
+        let refused = load(&[], &[], &[("publish_backoff_min", "1m")]).unwrap_err().to_string();
+        assert!(refused.contains("publish_backoff_max (30s)"), "{refused}");
+        let refused = load(&[], &[], &[("relay.page_bytes", "17MiB")]).unwrap_err().to_string();
+        assert!(refused.contains("relay.in_flight_bytes"), "{refused}");
+    }
+
+    #[test]
     fn an_unknown_variable_is_named_and_those_of_tests_are_left_alone() {
         let refused = load(&[], &[("SEMEL_LISTENS", "x")], &[]).unwrap_err().to_string();
         assert!(refused.contains("unknown environment variable SEMEL_LISTENS"), "{refused}");
@@ -285,6 +300,7 @@ mod tests {
             ("SEMEL_DATABASE_URL", "mysql://u:hunter2@h/d"),
             ("SEMEL_REPLY_KEYS", "k1:hunter2"),
             ("SEMEL_SANDBOX_TOKENS", "hunter2"),
+            ("SEMEL_SINK", "hunter2"),
         ] {
             let refused = format!("{:?}", load(&[], &[(variable, value)], &[]).unwrap_err());
             assert!(!refused.contains("hunter2"), "{refused}");

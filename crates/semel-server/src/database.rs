@@ -1,8 +1,9 @@
 //! The database that was configured, whichever store it takes.
 
 use anyhow::{Context, Result, ensure};
-use semel::Store;
+use semel::{Outbox, Store};
 use semel_postgres::Postgres;
+use semel_postgres::tokio_postgres::SimpleQueryMessage;
 use semel_sqlite::Sqlite;
 
 use crate::config::{Config, DatabaseUrl};
@@ -75,5 +76,22 @@ impl Database {
     pub(crate) async fn migrate(&self, url: &DatabaseUrl) -> Result<Vec<String>> {
         let applied = with_store!(self, store => store.migrate().await);
         applied.with_context(|| format!("cannot migrate the database {url}"))
+    }
+
+    /// Names the database whose events are published, the same on every start. Transactional sinks fence by it, so two
+    /// databases that publish to one broker must not share it.
+    pub(crate) async fn installation(&self) -> Result<String> {
+        match self {
+            Database::Sqlite(store) => Ok(store.outbox_status().await?.incarnation),
+            Database::Postgres(store) => {
+                // Nothing is prepared by name, which a pooler in transaction mode would not bear.
+                let answer = store.client().await?.simple_query(include_str!("sql/installation.sql")).await?;
+                let named = answer.iter().find_map(|message| match message {
+                    SimpleQueryMessage::Row(row) => row.get(0).map(str::to_owned),
+                    _ => None,
+                });
+                named.context("the database does not tell its identity")
+            }
+        }
     }
 }

@@ -5,6 +5,8 @@ use std::io::IsTerminal;
 use anyhow::{Context, Result};
 use tracing::subscriber::set_global_default;
 use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::filter_fn;
+use tracing_subscriber::layer::SubscriberExt;
 
 use crate::config::{Config, LogFormat};
 
@@ -14,11 +16,13 @@ pub(crate) fn start(config: &Config) -> Result<()> {
         .with_env_filter(filter(&config.log)?)
         .with_writer(std::io::stderr)
         .with_ansi(std::io::stderr().is_terminal());
+    // Whatever the filter says, no client library logs an event's payload or headers.
+    let safe = filter_fn(semel_brokers::may_log);
     // `init` would also take in the `log` crate's records, where the PostgreSQL driver writes each statement with its
     // parameters: keys and bodies among them.
     match config.log_format {
-        LogFormat::Text => set_global_default(lines.finish()),
-        LogFormat::Json => set_global_default(lines.json().flatten_event(true).finish()),
+        LogFormat::Text => set_global_default(lines.finish().with(safe)),
+        LogFormat::Json => set_global_default(lines.json().flatten_event(true).finish().with(safe)),
     }
     .context("logging was started twice")
 }

@@ -6,6 +6,7 @@ mod config;
 mod database;
 mod logging;
 mod metrics;
+mod relay;
 mod serve;
 mod shutdown;
 
@@ -17,10 +18,10 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use clap::{Parser, Subcommand};
 
-use commands::{Done, Usage, keys, migrate, run, sandbox};
+use commands::{Done, Usage, keys, migrate, outbox, run, sandbox};
 use config::Config;
 
-const ABOUT: &str = "Exactly-once effect for services: idempotency keys claimed, acted on and stored in one commit";
+const ABOUT: &str = "Exactly-once effect for services: keys, effects, replies and events in one commit";
 
 const AFTER_HELP: &str = "\
 Settings come from flags, then SEMEL_* environment variables, then semel.toml; the first that has one wins.
@@ -31,7 +32,9 @@ Examples:
   semel sandbox                                      try it on http://127.0.0.1:7600
   semel migrate --database-url postgres://db/shop    create Semel's tables in your database
   semel run --database-url postgres://db/shop        forget expired keys, beside your service
-  semel keys list --tenant a --state completed       see what is remembered";
+  semel run --sink stdout:                           publish events as well
+  semel keys list --tenant a --state completed       see what is remembered
+  semel outbox status                                see what waits to be published";
 
 /// How long threads may take to come back at the end.
 const END_WITHIN: Duration = Duration::from_secs(1);
@@ -53,6 +56,7 @@ enum Command {
     Run(run::Arguments),
     Migrate(migrate::Arguments),
     Keys(keys::Arguments),
+    Outbox(outbox::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -81,6 +85,7 @@ fn start(cli: Cli) -> Result<Done> {
         Command::Run(arguments) => arguments.settings.given(),
         Command::Migrate(arguments) => arguments.settings.given(),
         Command::Keys(arguments) => arguments.settings(),
+        Command::Outbox(arguments) => arguments.settings(),
     };
     let config = Config::load(cli.config.as_deref(), flags)?;
     logging::start(&config)?;
@@ -92,6 +97,7 @@ fn start(cli: Cli) -> Result<Done> {
             Command::Run(_) => run::run(config).await,
             Command::Migrate(arguments) => migrate::run(&config, &arguments).await,
             Command::Keys(arguments) => keys::run(&config, &arguments).await,
+            Command::Outbox(arguments) => outbox::run(&config, &arguments).await,
         }
     });
     // What still runs was cut off on purpose; a thread that does not come back must not hold up the end.

@@ -35,12 +35,40 @@ pub(crate) const METRICS: &[(&str, Kind, &[&str], &str)] = &[
     ("semel_fenced_writes_total", Kind::Counter, &[], "Writes refused because their worker had lost its lease"),
     ("semel_keys_reaped_total", Kind::Counter, &[], "Expired keys that were deleted"),
     ("semel_reaper_failures_total", Kind::Counter, &[], "Rounds of the reaper that failed"),
+    (
+        "semel_outbox_backlog",
+        Kind::Gauge,
+        &[],
+        "Committed events that wait to be published, held ones not counted; set by relays",
+    ),
+    ("semel_outbox_oldest_seconds", Kind::Gauge, &[], "Age of the oldest of them; set by relays"),
+    ("semel_outbox_retrying_keys", Kind::Gauge, &[], "Ordering keys whose first event was refused and is tried again"),
+    ("semel_outbox_parked_keys", Kind::Gauge, &[], "Ordering keys that wait for somebody: `semel outbox parked`"),
+    (
+        "semel_publish_attempts_total",
+        Kind::Counter,
+        &["outcome"],
+        "Attempts to publish an event by outcome: published, refused, unavailable, fenced",
+    ),
+    ("semel_publish_lag_seconds", Kind::Histogram, &[], "From an event's emission to the sink's acknowledgement"),
+    ("semel_relay_lanes", Kind::Gauge, &[], "Lanes that this process relays, of 64"),
+    ("semel_relay_failures_total", Kind::Counter, &[], "What a relay could not do and tries again"),
+    ("semel_outbox_slots_added_total", Kind::Counter, &[], "Parts of the outbox added because none was free to reuse"),
+    (
+        "semel_outbox_rotation_blocked",
+        Kind::Gauge,
+        &[],
+        "1 while a session of the database keeps a part of the outbox from being emptied",
+    ),
     ("semel_sqlite_commits_total", Kind::Counter, &[], "Commits of the SQLite writer; many operations may share one"),
 ];
 
 /// The outcomes of a keyed request.
 const OUTCOMES: &[&str] =
     &["fresh", "replayed", "in_flight", "mismatch", "invalid", "missing", "unavailable", "rolled_back"];
+
+/// The outcomes of an attempt to publish.
+const PUBLISH_OUTCOMES: &[&str] = &["published", "refused", "unavailable", "fenced"];
 
 /// Upper bounds of the buckets of every histogram, in seconds.
 const BUCKETS: &[f64] =
@@ -71,6 +99,12 @@ pub(crate) fn start(operations: &[&'static str]) -> Result<PrometheusHandle> {
                 metrics::describe_counter!(name, meaning);
                 for operation in operations {
                     metrics::counter!(name, "operation" => *operation).absolute(0);
+                }
+            }
+            (Kind::Counter, ["outcome"]) => {
+                metrics::describe_counter!(name, meaning);
+                for outcome in PUBLISH_OUTCOMES {
+                    metrics::counter!(name, "outcome" => *outcome).absolute(0);
                 }
             }
             (Kind::Counter, _) => {

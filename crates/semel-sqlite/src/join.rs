@@ -2,10 +2,11 @@
 
 use rusqlite::Transaction;
 use semel::store::{Completion, Join, Stored};
-use semel::{Ask, Claim, Clock, Error, Execution, SystemClock};
+use semel::{Ask, Claim, Clock, Error, Event, Execution, SystemClock};
 
 use crate::error::classify;
 use crate::key;
+use crate::outbox::emit;
 use crate::probe::Standing;
 use crate::store::Sqlite;
 use crate::writer::run;
@@ -18,7 +19,11 @@ use crate::writer::run;
 impl Join<Sqlite> for Transaction<'_> {
     async fn claim(&mut self, ask: &Ask) -> Result<Claim<Execution, Stored>, Error> {
         Ok(match Standing::read(self, ask, SystemClock.now_ms())? {
-            Standing::Free { .. } => Claim::Fresh(Execution::mint()),
+            Standing::Free { .. } => {
+                let execution = Execution::mint();
+                emit::note_joined_run(self, execution)?;
+                Claim::Fresh(execution)
+            }
             Standing::Done(stored) => Claim::Replay(stored),
             Standing::Leased { remaining } => Claim::InFlight { retry_after: remaining },
             Standing::Mismatch => Claim::Mismatch,
@@ -31,7 +36,15 @@ impl Join<Sqlite> for Transaction<'_> {
     }
 
     async fn rollback_to_savepoint(&mut self) -> Result<(), Error> {
-        run(self, "ROLLBACK TO semel_effect").map_err(classify)
+        run(self, "ROLLBACK TO semel_effect").map_err(classify)?;
+        // Nothing more comes of this run.
+        emit::forget_joined_run(self)
+    }
+
+    /// In a keyed run the events are that run's, however many calls bring them. Otherwise each call makes a run of its
+    /// own. A connection that commits without waiting for the disk is refused (I4).
+    async fn emit(&mut self, events: &[Event]) -> Result<(), Error> {
+        emit::write_joined(self, events, SystemClock.now_ms())
     }
 
     /// The expired row that may be replaced is looked up again: all reads of one transaction see one snapshot, so it
@@ -39,6 +52,7 @@ impl Join<Sqlite> for Transaction<'_> {
     async fn complete(&mut self, ask: &Ask, completion: &Completion) -> Result<(), Error> {
         let now_ms = SystemClock.now_ms();
         let Standing::Free { expired } = Standing::read(self, ask, now_ms)? else { return Err(Error::Raced) };
+        emit::forget_joined_run(self)?;
         key::complete(self, ask, expired, completion, now_ms)
     }
 }

@@ -12,8 +12,10 @@ use crate::error::classify;
 
 const MIGRATIONS_TABLE: &str = include_str!("sql/migrations.sql");
 
-const MIGRATIONS: &[Migration] =
-    &[Migration { version: 1, name: "0001_keys", sql: include_str!("../migrations/0001_keys.sql") }];
+const MIGRATIONS: &[Migration] = &[
+    Migration { version: 1, name: "0001_keys", sql: include_str!("../migrations/0001_keys.sql") },
+    Migration { version: 2, name: "0002_outbox", sql: include_str!("../migrations/0002_outbox.sql") },
+];
 
 /// How long a migration waits for other processes that write to the file.
 const PATIENCE: Duration = Duration::from_secs(30);

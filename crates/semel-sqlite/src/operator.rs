@@ -91,7 +91,7 @@ impl Sqlite {
     }
 }
 
-fn check_audit(audit: &Audit) -> Result<(), Error> {
+pub(crate) fn check_audit(audit: &Audit) -> Result<(), Error> {
     if !(1..=MAX_ACTOR_BYTES).contains(&audit.actor.len()) || !(1..=MAX_REASON_BYTES).contains(&audit.reason.len()) {
         return Err(Error::Settings(format!(
             "a change by hand needs an actor of 1 to {MAX_ACTOR_BYTES} bytes and a reason of 1 to {MAX_REASON_BYTES}"

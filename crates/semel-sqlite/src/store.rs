@@ -13,6 +13,7 @@ use tokio::sync::watch;
 use crate::error::classify;
 use crate::inflight::{Entering, Guard, InFlight};
 use crate::options::Options;
+use crate::outbox::emit::Emissions;
 use crate::probe::Standing;
 use crate::readers::Readers;
 use crate::turn::Held;
@@ -27,6 +28,7 @@ use crate::{connect, migrate};
 #[derive(Debug, Clone)]
 pub struct Sqlite {
     inner: Arc<Inner>,
+    emissions: Emissions,
 }
 
 #[derive(Debug)]
@@ -67,7 +69,8 @@ impl Sqlite {
             in_flight: Arc::new(InFlight::default()),
             lease_ended: Arc::new(watch::Sender::new(())),
         };
-        Ok(Sqlite { inner: Arc::new(inner) })
+        let emissions = Emissions::new(inner.writer.emitted());
+        Ok(Sqlite { inner: Arc::new(inner), emissions })
     }
 
     /// Brings the file's schema to this version and names the migrations that took. Again, it does nothing.
@@ -129,6 +132,27 @@ impl Sqlite {
         &self.inner.in_flight
     }
 
+    pub(crate) fn emissions(&self) -> &Emissions {
+        &self.emissions
+    }
+
+    /// Reads beside the writer what may take long, in one snapshot and on a thread that is there for waiting.
+    pub(crate) async fn read_aside<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Connection) -> Result<T, Error> + Send + 'static,
+    ) -> Result<T, Error> {
+        let (store, runtime) = (self.clone(), tokio::runtime::Handle::current());
+        let reading = tokio::task::spawn_blocking(move || {
+            runtime.block_on(store.readers().read(|connection| {
+                let snapshot = connection.unchecked_transaction().map_err(classify)?;
+                work(&snapshot)
+            }))
+        });
+        let read = reading.await.map_err(|error| Error::Unavailable(error.into()))??;
+        self.writer().check_settled()?;
+        Ok(read)
+    }
+
     /// What makes whoever waits for leased work look again, once it is dropped.
     pub(crate) fn lease_held(&self) -> Held {
         Held::Lease(Arc::clone(&self.inner.lease_ended))
@@ -143,7 +167,7 @@ impl Sqlite {
     ) -> Result<T, Error> {
         let turn = self.writer().enter().await?;
         let value = turn.run(work)?;
-        turn.finish(held)?.done().await?;
+        turn.finish(held, false)?.done().await?;
         Ok(value)
     }
 

@@ -113,8 +113,8 @@ impl Turn {
     }
 
     /// Ends the turn: what it did stays in the group and commits with it, whatever becomes of the caller. `held` is
-    /// dropped after the COMMIT.
-    pub(crate) fn finish(mut self, held: Option<Held>) -> Result<Committing, Error> {
+    /// dropped after the COMMIT, and if it `emits`, that is told then.
+    pub(crate) fn finish(mut self, held: Option<Held>, emits: bool) -> Result<Committing, Error> {
         let shared = Arc::clone(&self.shared);
         let connection = lock(&shared.connection);
         // Locked over the whole step: the deadline falls either before it, and all is undone, or after it.
@@ -127,7 +127,7 @@ impl Turn {
         self.armed = false;
         queue.savepoint = false;
         let (done, committed) = oneshot::channel();
-        queue.pending.push(Pending { done, held });
+        queue.pending.push(Pending { done, held, emits });
         queue.pass_on(&shared);
         Ok(Committing(committed))
     }

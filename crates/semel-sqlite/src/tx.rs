@@ -4,12 +4,13 @@ use rusqlite::fallible_iterator::FallibleIterator;
 use rusqlite::{Batch, Connection, OptionalExtension, Params, Row};
 use semel::lease::RecoveryPoint;
 use semel::store::Completion;
-use semel::{Ask, Error, Execution, Lease, failpoint};
+use semel::{Ask, Error, Event, Execution, Lease, failpoint};
 
 use crate::deferred::Deferred;
 use crate::error::classify;
 use crate::inflight::Guard;
 use crate::key::{self, Fence};
+use crate::outbox::emit::Emitted;
 use crate::probe::Standing;
 use crate::statement;
 use crate::store::Sqlite;
@@ -36,6 +37,7 @@ pub struct Tx {
     purpose: Purpose,
     execution: Execution,
     deferred: Vec<Deferred>,
+    emitted: Emitted,
     begun: bool,
     conflicted: bool,
     over: Option<Over>,
@@ -87,6 +89,7 @@ impl Tx {
             purpose,
             execution,
             deferred: Vec::new(),
+            emitted: Emitted::default(),
             begun: false,
             conflicted: false,
             over: None,
@@ -159,8 +162,8 @@ impl Tx {
         if !self.begun {
             return Ok(());
         }
-        self.run_deferred().await?;
-        self.finish().await
+        let emits = self.run_buffered().await?;
+        self.finish(emits).await
     }
 
     /// Refuses statements that are not for the work to run, then runs it.
@@ -265,29 +268,43 @@ impl Tx {
         }
     }
 
-    async fn run_deferred(&mut self) -> Result<(), Error> {
+    /// Runs what was deferred and writes what was emitted, in one go. Says whether there were events.
+    async fn run_buffered(&mut self) -> Result<bool, Error> {
         let deferred = std::mem::take(&mut self.deferred);
-        if deferred.is_empty() {
-            return Ok(());
+        let emitted = std::mem::take(&mut self.emitted);
+        if deferred.is_empty() && emitted.is_empty() {
+            return Ok(false);
         }
         if deferred.len() > MAX_DEFERRED {
             return Err(misuse(&format!("a transaction may defer {MAX_DEFERRED} statements, not {}", deferred.len())));
         }
         let first = self.turn.is_none();
         self.enter().await?;
-        self.on_turn(|connection| deferred.iter().try_for_each(|statement| statement.run(connection)))?;
+        let (execution, now_ms) = (self.emitting_run(), self.store.now_ms());
+        self.on_turn(|connection| {
+            deferred.iter().try_for_each(|statement| statement.run(connection))?;
+            emitted.write(connection, execution, now_ms)
+        })?;
         if first && !matches!(self.purpose, Purpose::Business) {
             failpoint::reach(failpoint::FIRST_STATEMENT_DONE).await;
         }
-        Ok(())
+        Ok(!emitted.is_empty())
+    }
+
+    /// The run that events are numbered in: each step of leased work commits once, so it has one of its own.
+    fn emitting_run(&self) -> Execution {
+        match &self.purpose {
+            Purpose::Fence(lease) => self.execution.step(lease.recovery_point.as_ref()),
+            Purpose::Claim { .. } | Purpose::Business => self.execution,
+        }
     }
 
     /// Leaves the turn and waits for the group's COMMIT.
-    async fn finish(mut self) -> Result<(), Error> {
+    async fn finish(mut self, emits: bool) -> Result<(), Error> {
         self.check_over()?;
         let held = self.held.take();
         match self.turn.take() {
-            Some(turn) => turn.finish(held)?.done().await,
+            Some(turn) => turn.finish(held, emits)?.done().await,
             None => Err(Error::Deadline),
         }
     }
@@ -306,15 +323,21 @@ impl semel::Tx for Tx {
         self.conflicted
     }
 
+    fn emit(&mut self, event: Event) {
+        self.begun = true;
+        self.emitted.push(event);
+    }
+
     async fn complete(mut self, completion: &Completion) -> Result<(), Error> {
         self.check_over()?;
         if !completion.keep_effect {
             self.deferred.clear();
+            self.emitted = Emitted::default();
             if let Some(turn) = &self.turn {
                 turn.undo()?;
             }
         }
-        self.run_deferred().await?;
+        let emits = self.run_buffered().await?;
         self.enter().await?;
         let now_ms = self.store.now_ms();
         let Some(turn) = &self.turn else { return Err(Error::Deadline) };
@@ -327,7 +350,7 @@ impl semel::Tx for Tx {
             }
             Purpose::Business => return Err(misuse("a transaction without a key has no reply to store; commit it")),
         }
-        self.finish().await
+        self.finish(emits).await
     }
 
     async fn advance(mut self, point: &RecoveryPoint) -> Result<(), Error> {
@@ -335,11 +358,11 @@ impl semel::Tx for Tx {
             return Err(misuse("only leased work has a recovery point; lease the key"));
         };
         let lease = lease.clone();
-        self.run_deferred().await?;
+        let emits = self.run_buffered().await?;
         self.enter().await?;
         let now_ms = self.store.now_ms();
         self.on_turn(|connection| Fence::of(&lease).advance(connection, point, now_ms))?;
-        self.finish().await
+        self.finish(emits).await
     }
 
     async fn rollback(self) {}

@@ -18,6 +18,7 @@ use std::time::{Duration, Instant};
 
 use rusqlite::{Connection, ErrorCode, InterruptHandle};
 use semel::{Error, failpoint};
+use tokio::sync::watch;
 
 use crate::barrier;
 use crate::error::{classify, lock};
@@ -43,6 +44,8 @@ pub(crate) struct Shared {
     interrupt: InterruptHandle,
     woken: Condvar,
     commits: AtomicU64,
+    /// Sends after the COMMIT of a group in which events were written.
+    emitted: watch::Sender<()>,
 }
 
 impl Writer {
@@ -78,6 +81,11 @@ impl Writer {
         lock(&self.shared.queue).check_settled()
     }
 
+    /// Changes after each COMMIT that made events durable.
+    pub(crate) fn emitted(&self) -> watch::Receiver<()> {
+        self.shared.emitted.subscribe()
+    }
+
     pub(crate) fn commits(&self) -> u64 {
         self.shared.commits.load(Ordering::Relaxed)
     }
@@ -103,6 +111,7 @@ impl Shared {
             group_age: options.group_age,
             woken: Condvar::new(),
             commits: AtomicU64::new(0),
+            emitted: watch::Sender::new(()),
         }
     }
 
@@ -182,7 +191,13 @@ impl Shared {
         drop(queue);
 
         match result {
-            Ok(()) => tell(pending, || Ok(())),
+            Ok(()) => {
+                let emits = pending.iter().any(|operation| operation.emits);
+                tell(pending, || Ok(()));
+                if emits {
+                    self.emitted.send_replace(());
+                }
+            }
             Err(error) if settled.is_err() => {
                 tell(pending, || Err(Error::Ambiguous(format!("the commit failed: {error}").into())));
             }
@@ -265,7 +280,7 @@ impl Shared {
 
 /// Tells each operation how its group ended. Its key is free before it is told.
 pub(crate) fn tell(pending: Vec<Pending>, mut result: impl FnMut() -> Result<(), Error>) {
-    for Pending { done, held } in pending {
+    for Pending { done, held, .. } in pending {
         drop(held);
         // A caller that went away is not told; what it did is committed or rolled back all the same.
         let _ = done.send(result());

@@ -12,9 +12,12 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use common::{File, ask, completion, fresh, insert, reply};
+use common::{File, ask, completion, event, fresh, insert, labels, reply};
+use futures_util::poll;
 use semel::once::Error as OnceError;
-use semel::{Claim, Error, Key, Lease, LeaseTerms, OnExpiry, Semel, Settings, Store, Tx as _};
+use semel::outbox::{Cursor, PageLimit};
+use semel::sink::Lane;
+use semel::{Claim, Error, Event, Key, Lease, LeaseTerms, OnExpiry, Outbox, Semel, Settings, Store, Tx as _};
 use semel_sqlite::{Options, Sqlite};
 
 const FILE: &str = "SEMEL_TEST_FILE";
@@ -75,6 +78,22 @@ async fn operation(store: &Sqlite, label: &str) -> Result<(), Error> {
     let mut done = completion(tx.execution());
     done.stored.body = vec![7; 100_000].into();
     tx.complete(&done).await
+}
+
+/// An event whose payload takes many pages, likewise.
+async fn emission(store: &Sqlite, label: &str) -> Result<(), Error> {
+    let mut tx = store.begin().await?;
+    tx.emit(Event { payload: vec![7; 100_000].into(), ..event(label) });
+    tx.commit().await
+}
+
+/// Tells which events a relay would publish now, or why it may not.
+async fn say_published(store: &Sqlite) {
+    let lanes: Vec<Lane> = Lane::all().collect();
+    match store.page(Cursor::START, &lanes, PageLimit { events: 10, bytes: 1 << 30 }).await {
+        Ok(page) => page.unwrap().events.iter().for_each(|written| say(&written.event.ordering_key)),
+        Err(error) => say(name::<()>(&Err(error))),
+    }
 }
 
 async fn lease(store: &Sqlite) -> Lease {
@@ -139,6 +158,28 @@ async fn on_a_failing_disk() {
                 assert!(matches!(settled, Claim::Fresh(_)));
                 say("settled");
             }
+            "emits once" => {
+                say(name(&emission(store, "kept").await));
+                std::fs::write(variable(FAILS_ONCE), "").unwrap();
+                say(name(&emission(store, "failed").await));
+                say_published(store).await;
+                assert!(poll!(Box::pin(store.emitted())).is_ready(), "the first was committed");
+                assert!(poll!(Box::pin(store.emitted())).is_pending(), "the second was not");
+            }
+            "emits for a time" => {
+                say(name(&emission(store, "kept").await));
+                std::fs::write(variable(FAILS_DURING), "").unwrap();
+                say(name(&emission(store, "failed").await));
+                say_published(store).await;
+                std::fs::remove_file(variable(FAILS_DURING)).unwrap();
+                let settled = async {
+                    while store.join_relays("relay", Duration::from_secs(30)).await.is_err() {
+                        tokio::task::yield_now().await;
+                    }
+                };
+                tokio::time::timeout(Duration::from_secs(20), settled).await.unwrap();
+                say_published(store).await;
+            }
             other => panic!("there is no case {other:?}"),
         },
     }
@@ -171,6 +212,19 @@ async fn a_commit_that_nobody_can_settle_is_ambiguous_and_nothing_runs_until_it_
     );
     assert_eq!((file.effects("kept"), keys(&file, "kept")), (1, 1));
     assert_eq!((file.effects("failed"), keys(&file, "failed")), (0, 0));
+}
+
+#[tokio::test]
+async fn an_event_whose_commit_failed_is_not_published_before_and_not_there_after_a_crash() {
+    for (case, said) in [
+        ("emits once", &["ok", "unavailable", "kept"][..]),
+        // While nobody knows what became of the commit, nothing is published at all.
+        ("emits for a time", &["ok", "ambiguous", "unavailable", "kept"]),
+    ] {
+        let file = File::create().await;
+        assert_eq!(killed_after(case, &file, false), said, "{case}");
+        assert_eq!(labels(&file.open().await).await, ["kept"], "{case}");
+    }
 }
 
 #[tokio::test]

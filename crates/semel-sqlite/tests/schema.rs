@@ -17,7 +17,7 @@ fn schema(connection: &Connection) -> Vec<String> {
 async fn migrating_twice_changes_nothing() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("new.db");
-    assert_eq!(semel_sqlite::migrate(&path).await.unwrap(), ["0001_keys"]);
+    assert_eq!(semel_sqlite::migrate(&path).await.unwrap(), ["0001_keys", "0002_outbox"]);
     let before = schema(&Connection::open(&path).unwrap());
     assert!(semel_sqlite::migrate(&path).await.unwrap().is_empty());
     let store = Sqlite::open(&path, Options::default()).await.unwrap();
@@ -146,4 +146,65 @@ async fn the_database_refuses_what_is_out_of_bounds() {
         let refused = connection.execute(&format!("UPDATE semel_keys SET {change}"), ()).unwrap_err().to_string();
         assert!(refused.contains(&format!("semel_keys_{constraint}")), "{change}: {refused}");
     }
+}
+
+#[tokio::test]
+async fn the_database_refuses_events_that_are_out_of_bounds() {
+    let file = File::create().await;
+    let store = file.open().await;
+    let mut tx = store.begin().await.unwrap();
+    tx.emit(common::event("key"));
+    tx.commit().await.unwrap();
+    let connection = file.connection();
+    for (table, change, constraint) in [
+        ("events", "id = x'00'", "id"),
+        ("events", "lane = 64", "lane"),
+        ("events", "topic = ''", "topic"),
+        ("events", "ordering_key = printf('%.*c', 256, 'x')", "ordering_key"),
+        ("events", "type = replace(printf('%.*c', 128, 'x'), 'x', 'é')", "type"),
+        ("events", "content_type = ''", "content_type"),
+        ("events", "topic = 'a' || char(10) || 'b'", "topic"),
+        ("events", "ordering_key = 'é' || char(127)", "ordering_key"),
+        ("events", "type = char(1)", "type"),
+        ("events", "headers = printf('%.*c', 16387, 'x')", "headers"),
+        ("events", "traceparent = printf('%.*c', 1025, 'x')", "traceparent"),
+        ("events", "tracestate = printf('%.*c', 1025, 'x')", "tracestate"),
+        ("events", "payload = zeroblob(1048577)", "payload"),
+        ("lanes", "cursor = -1", "cursor"),
+        ("lanes", "history_cursor = 1", "history"),
+        ("outbox", "incarnation = ''", "incarnation"),
+        ("outbox", "id = 2", "single"),
+    ] {
+        let refused = connection.execute(&format!("UPDATE semel_{table} SET {change}"), ()).unwrap_err().to_string();
+        assert!(refused.contains(&format!("semel_{table}_{constraint}")), "{table}: {change}: {refused}");
+    }
+    let fresh = "INSERT INTO semel_held_keys VALUES (1, 'key', ?1, ?2, 0, ?3, 0)";
+    for (state, attempts, error) in [("lost", 0, ""), ("parked", -1, ""), ("parked", 0, "x".repeat(1025).as_str())] {
+        assert!(connection.execute(fresh, (state, attempts, error)).is_err(), "{state} {attempts}");
+    }
+}
+
+#[tokio::test]
+async fn files_have_incarnations_of_their_own_and_audit_rows_outlive_a_migration() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut incarnations = Vec::new();
+    for name in ["one.db", "other.db"] {
+        let path = directory.path().join(name);
+        let connection = Connection::open(&path).unwrap();
+        // A file as the version before left it.
+        let script = semel_sqlite::schema_sql();
+        let (first, _) = script.split_once("-- 0002_outbox").unwrap();
+        connection.execute_batch(&format!("{first} COMMIT;")).unwrap();
+        let audit = "INSERT INTO semel_audit (at, actor, action, tenant, operation, key, execution, reason)
+                     VALUES (1, 'ada', 'keys evict', 't', 'o', 'k', zeroblob(16), 'a test')";
+        connection.execute(audit, ()).unwrap();
+        assert_eq!(semel_sqlite::migrate(&path).await.unwrap(), ["0002_outbox"]);
+        let row = "SELECT id, actor, tenant, reason FROM semel_audit";
+        let row: (i64, String, String, String) =
+            connection.query_row(row, (), |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?))).unwrap();
+        assert_eq!(row, (1, "ada".to_owned(), "t".to_owned(), "a test".to_owned()));
+        let incarnation = "SELECT incarnation FROM semel_outbox";
+        incarnations.push(connection.query_row(incarnation, (), |row| row.get::<_, String>(0)).unwrap());
+    }
+    assert!(incarnations[0].len() == 32 && incarnations[0] != incarnations[1]);
 }

@@ -22,7 +22,7 @@ pub const USER: &str = "semel";
 pub const PASSWORD: &str = "open-on-loopback";
 
 const PORT_ATTEMPTS: u32 = 5;
-const WAIT: Duration = Duration::from_secs(90);
+const WAIT: Duration = Duration::from_secs(180);
 
 /// How to run one kind of broker.
 pub trait Recipe: fmt::Debug {
@@ -69,6 +69,10 @@ impl<R: Recipe> Broker<R> {
         }
         fs::create_dir_all(home)?;
         let home = home.canonicalize()?;
+        if let Some(mut rest) = Broker::<R>::recorded(&home) {
+            // What lives but does not serve would share its data with the one to be started.
+            rest.kill()?;
+        }
         let mut attempt = 1;
         loop {
             let mut broker = Broker {
@@ -101,16 +105,20 @@ impl<R: Recipe> Broker<R> {
 
     /// The broker in `home` if it is running.
     pub fn running(home: &Path) -> io::Result<Option<Broker<R>>> {
-        let Ok(home) = home.canonicalize() else { return Ok(None) };
-        let written = fs::read_to_string(home.join("server.pid")).unwrap_or_default();
-        let mut words = written.split_whitespace();
-        let (Some(leader), Some(port)) = (words.next(), words.next()) else { return Ok(None) };
-        let (Ok(leader), Ok(port)) = (leader.parse(), port.parse()) else { return Ok(None) };
-        let child = None;
-        let mut broker =
-            Broker { home, port, leader, child, stop_on_drop: false, remove_on_drop: false, recipe: PhantomData };
+        let Some(mut broker) = home.canonicalize().ok().and_then(|home| Broker::recorded(&home)) else {
+            return Ok(None);
+        };
         broker.stop_on_drop = broker.is_ours() && broker.serves();
         Ok(broker.stop_on_drop.then_some(broker))
+    }
+
+    /// The broker that was started last in `home`, whether it lives or not.
+    fn recorded(home: &Path) -> Option<Broker<R>> {
+        let written = fs::read_to_string(home.join("server.pid")).ok()?;
+        let mut words = written.split_whitespace();
+        let (leader, port) = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);
+        let (home, child, recipe) = (home.to_owned(), None, PhantomData);
+        Some(Broker { home, port, leader, child, stop_on_drop: false, remove_on_drop: false, recipe })
     }
 
     /// How to reach it.
@@ -203,12 +211,13 @@ impl<R: Recipe> Broker<R> {
         {
             return Ok(false);
         }
-        Ok(!group_lives(self.leader))
+        Ok(members(self.leader).is_empty())
     }
 
-    /// Whether the process is the one that was started here, and not another that got its number later.
+    /// Whether anything of what was started here lives, be it only a helper, and not another that got its number later.
     fn is_ours(&self) -> bool {
-        fs::read_link(format!("/proc/{}/cwd", self.leader)).is_ok_and(|cwd| cwd == self.home)
+        let here = |pid: i32| fs::read_link(format!("/proc/{pid}/cwd")).is_ok_and(|cwd| cwd == self.home);
+        members(self.leader).into_iter().any(here)
     }
 }
 
@@ -267,14 +276,16 @@ fn temporary_dir<R: Recipe>() -> PathBuf {
     target_dir().join("brokers").join(R::DIRECTORY)
 }
 
-fn group_lives(group: i32) -> bool {
+/// The live processes of a group.
+fn members(group: i32) -> Vec<i32> {
     let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
-    let mut pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
-    pids.any(|pid| {
+    let pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
+    let belongs = |pid: &i32| {
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
         // The name before the last parenthesis may hold anything; state, parent and group follow it.
         let Some((_, rest)) = stat.rsplit_once(") ") else { return false };
         let fields: Vec<&str> = rest.split(' ').take(3).collect();
         fields.len() == 3 && fields[0] != "Z" && fields[2].parse() == Ok(group)
-    })
+    };
+    pids.filter(belongs).collect()
 }

@@ -27,7 +27,11 @@ pub const TRANSACTION_MAX_TIMEOUT: Duration = Duration::from_secs(15 * 60);
 const CLUSTER_ID: &str = "c2VtZWwtdGVzdC1rYWZrYQ";
 const STARTED: &str = "Kafka Server started";
 const PORT_ATTEMPTS: u32 = 5;
-const WAIT: Duration = Duration::from_secs(90);
+const WAIT: Duration = Duration::from_secs(180);
+/// Kafka's own default.
+const SHARED_SESSION: Duration = Duration::from_secs(9);
+/// Short, because tests kill it and start it again.
+const TEMPORARY_SESSION: Duration = Duration::from_secs(3);
 /// The password of a key store that never leaves this machine; Java insists on one.
 const STORE_PASSWORD: &str = "semel-test";
 
@@ -36,6 +40,8 @@ const STORE_PASSWORD: &str = "semel-test";
 pub struct Kafka {
     dir: PathBuf,
     ports: Ports,
+    /// How long a broker that was killed counts as alive: so long does its successor wait to be let in.
+    session: Duration,
     /// The server, if it is this process that started it and must wait for its end.
     child: Option<Child>,
     stop_on_drop: bool,
@@ -54,6 +60,10 @@ impl Kafka {
     /// Starts the Kafka that lives in `dir`, creating it the first time. If it is running already, this joins it.
     /// What was acknowledged before a stop or a [`Kafka::kill`] is there again.
     pub fn start(dir: &Path) -> io::Result<Kafka> {
+        Kafka::start_with(dir, SHARED_SESSION)
+    }
+
+    fn start_with(dir: &Path, session: Duration) -> io::Result<Kafka> {
         if let Some(running) = Kafka::running(dir)? {
             return Ok(running);
         }
@@ -62,7 +72,10 @@ impl Kafka {
         let mut attempt = 1;
         loop {
             let ports = Ports::free()?;
-            let mut kafka = Kafka { dir: dir.clone(), ports, child: None, stop_on_drop: true, remove_on_drop: false };
+            let (dir, child) = (dir.clone(), None);
+            let mut kafka = Kafka { dir, ports, session, child, stop_on_drop: true, remove_on_drop: false };
+            // One that lives but does not serve would share its data with the one to be started.
+            kafka.kill()?;
             match kafka.create().and_then(|()| kafka.launch()) {
                 Ok(()) => return Ok(kafka),
                 // Another process may take a port between our look and the server's bind.
@@ -79,7 +92,7 @@ impl Kafka {
     pub fn temporary() -> io::Result<Kafka> {
         static SERIAL: AtomicU32 = AtomicU32::new(1);
         let name = format!("{}-{}", std::process::id(), SERIAL.fetch_add(1, Ordering::Relaxed));
-        let mut kafka = Kafka::start(&target_dir().join("kafka").join(name))?;
+        let mut kafka = Kafka::start_with(&target_dir().join("kafka").join(name), TEMPORARY_SESSION)?;
         kafka.remove_on_drop = true;
         Ok(kafka)
     }
@@ -88,7 +101,8 @@ impl Kafka {
     pub fn running(dir: &Path) -> io::Result<Option<Kafka>> {
         let Ok(dir) = dir.canonicalize() else { return Ok(None) };
         let Some(ports) = Ports::read(&dir) else { return Ok(None) };
-        let kafka = Kafka { dir, ports, child: None, stop_on_drop: true, remove_on_drop: false };
+        let (session, child) = (SHARED_SESSION, None);
+        let kafka = Kafka { dir, ports, session, child, stop_on_drop: true, remove_on_drop: false };
         if kafka.pid().is_some() && TcpStream::connect_timeout(&kafka.address(), Duration::from_secs(1)).is_ok() {
             return Ok(Some(kafka));
         }
@@ -158,6 +172,8 @@ impl Kafka {
         let output = java("kafka.tools.StorageTool")?
             .args(["format", "--ignore-formatted", "-t", CLUSTER_ID, "-c"])
             .arg(self.dir.join("server.properties"))
+            .args(["--add-scram", &format!("SCRAM-SHA-256=[name={USER},password={PASSWORD}]")])
+            .args(["--add-scram", &format!("SCRAM-SHA-512=[name={USER},password={PASSWORD}]")])
             .output()?;
         if output.status.success() {
             return Ok(());
@@ -171,6 +187,8 @@ impl Kafka {
         if self.certificate().exists() {
             return Ok(());
         }
+        // What an interrupted attempt has left.
+        let _ = fs::remove_file(&store);
         let keytool = find_program("keytool").ok_or_else(java_missing)?;
         let arguments = ["-alias", "kafka", "-storetype", "PKCS12", "-storepass", STORE_PASSWORD, "-keystore"];
         let key = ["-keyalg", "EC", "-validity", "3650", "-dname", "CN=localhost", "-ext", "san=ip:127.0.0.1"];
@@ -192,13 +210,20 @@ impl Kafka {
         let dir = self.dir.display();
         let login =
             format!("org.apache.kafka.common.security.plain.PlainLoginModule required user_{USER}=\"{PASSWORD}\";");
+        // Its users are in the cluster's metadata.
+        let scram = "org.apache.kafka.common.security.scram.ScramLoginModule required;";
         format!(
             "process.roles=broker,controller\nnode.id=1\ncontroller.quorum.voters=1@127.0.0.1:{controller}\n\
              listeners=PLAIN://127.0.0.1:{plain},PASSWORD://127.0.0.1:{password},TLS://127.0.0.1:{tls},\
              CONTROLLER://127.0.0.1:{controller}\n\
              advertised.listeners=PLAIN://127.0.0.1:{plain},PASSWORD://127.0.0.1:{password},TLS://127.0.0.1:{tls}\n\
              listener.security.protocol.map=PLAIN:PLAINTEXT,PASSWORD:SASL_PLAINTEXT,TLS:SASL_SSL,CONTROLLER:PLAINTEXT\n\
-             controller.listener.names=CONTROLLER\ninter.broker.listener.name=PLAIN\nsasl.enabled.mechanisms=PLAIN\n\
+             controller.listener.names=CONTROLLER\ninter.broker.listener.name=PLAIN\n\
+             sasl.enabled.mechanisms=PLAIN,SCRAM-SHA-256,SCRAM-SHA-512\n\
+             listener.name.tls.scram-sha-256.sasl.jaas.config={scram}\n\
+             listener.name.tls.scram-sha-512.sasl.jaas.config={scram}\n\
+             listener.name.password.scram-sha-256.sasl.jaas.config={scram}\n\
+             listener.name.password.scram-sha-512.sasl.jaas.config={scram}\n\
              listener.name.password.plain.sasl.jaas.config={login}\nlistener.name.tls.plain.sasl.jaas.config={login}\n\
              listener.name.tls.ssl.keystore.type=PKCS12\nlistener.name.tls.ssl.keystore.location={dir}/keystore.p12\n\
              listener.name.tls.ssl.keystore.password={STORE_PASSWORD}\n\
@@ -207,8 +232,9 @@ impl Kafka {
              offsets.topic.replication.factor=1\noffsets.topic.num.partitions=4\n\
              transaction.state.log.replication.factor=1\ntransaction.state.log.min.isr=1\n\
              transaction.state.log.num.partitions=4\ntransaction.max.timeout.ms={}\n\
-             group.initial.rebalance.delay.ms=0\n",
-            TRANSACTION_MAX_TIMEOUT.as_millis()
+             group.initial.rebalance.delay.ms=0\nbroker.session.timeout.ms={}\nbroker.heartbeat.interval.ms=500\n",
+            TRANSACTION_MAX_TIMEOUT.as_millis(),
+            self.session.as_millis()
         )
     }
 

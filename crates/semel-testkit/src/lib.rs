@@ -1,7 +1,8 @@
 //! What Semel's tests run on.
 //!
 //! Real servers only: a private PostgreSQL [`cluster`], a database per test, a pgbouncer, and ways to break them at the
-//! moment that matters. The `conformance` suite is what every store passes.
+//! moment that matters. The `conformance` suite is what every store passes, and the `outbox` suite what every store
+//! passes that keeps events.
 //!
 //! This is test code: it panics with an explanation where a test could not go on.
 #![allow(clippy::unwrap_used)]
@@ -17,6 +18,8 @@ pub mod redis;
 
 #[cfg(feature = "full")]
 pub mod clock;
+#[cfg(feature = "collectors")]
+pub mod collector;
 #[cfg(feature = "full")]
 pub mod conformance;
 #[cfg(feature = "full")]
@@ -28,7 +31,11 @@ pub mod database;
 #[cfg(feature = "full")]
 pub mod naive;
 #[cfg(feature = "full")]
+pub mod outbox;
+#[cfg(feature = "full")]
 pub mod pgbouncer;
+#[cfg(feature = "full")]
+pub mod poll;
 #[cfg(feature = "full")]
 pub mod process;
 #[cfg(feature = "full")]

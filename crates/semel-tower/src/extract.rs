@@ -5,7 +5,7 @@ use std::ops::{Deref, DerefMut};
 
 use axum::extract::{FromRequestParts, OptionalFromRequestParts};
 use http::request::Parts;
-use semel::{Execution, Key, Scope, Store};
+use semel::{Event, Execution, Key, Scope, Store};
 
 use crate::code;
 use crate::problem::Problem;
@@ -30,6 +30,12 @@ impl<S: Store> Tx<S> {
             Some(tx) => Ok(Some(Tx { tx: Some(tx), slot: slot.clone() })),
             None => Err(misused("the transaction was taken twice; take Tx once per handler and pass it on")),
         }
+    }
+
+    /// Emits an event. It is published if and only if the answer commits the effect (I4): not after a 4xx or 5xx that
+    /// rolls it back, and not again for a replay.
+    pub fn emit(&mut self, event: Event) {
+        semel::Tx::emit(&mut **self, event);
     }
 }
 

@@ -62,6 +62,25 @@ pub enum Error {
     /// A stored reply could not be opened or read.
     #[error("a stored reply cannot be read")]
     Reply(#[source] Source),
+    /// The transaction emits more than one may; everything was rolled back (I12).
+    #[error("the transaction emits {what}, and the limit is {limit}; everything was rolled back")]
+    TooManyEvents {
+        /// What it emits.
+        what: String,
+        /// How many are allowed.
+        limit: usize,
+    },
+    /// The outbox's positions were stored in another incarnation of the database: it was restored, or failed over.
+    #[error(
+        "the outbox's positions belong to database incarnation {positions_of} and this is {now}: the database was \
+         restored or failed over; run `semel outbox rebase`"
+    )]
+    Incarnation {
+        /// Where the positions come from.
+        positions_of: String,
+        /// The database's incarnation now.
+        now: String,
+    },
     /// A statement failed for a reason that running it again will not mend.
     #[error("a statement failed")]
     Statement(#[source] Source),

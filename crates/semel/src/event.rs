@@ -16,6 +16,10 @@ pub const MAX_PAYLOAD_BYTES: usize = 1024 * 1024;
 /// The most bytes all headers may take together.
 pub const MAX_HEADER_BYTES: usize = 8 * 1024;
 
+/// The type of what is published in the place of an event that is parked: consumers who count sequences count it, and
+/// everybody else ignores it.
+pub const PLACEHOLDER: &str = "semel.placeholder";
+
 /// An event as a service emits it. It is published if and only if its transaction commits (I4), after every earlier
 /// event of the same ordering key (I5).
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -123,13 +127,12 @@ pub struct EventId(Uuid);
 impl EventId {
     /// The id of the event number `ordinal`, counted from zero, of a run.
     pub fn derive(execution: Execution, ordinal: u32) -> EventId {
-        let mut hash = Sha256::new();
-        hash.update(b"semel event 1");
-        hash.update(execution.as_uuid().as_bytes());
-        hash.update(ordinal.to_be_bytes());
-        let mut bytes = [0; 16];
-        bytes.copy_from_slice(&hash.finalize()[..16]);
-        EventId(uuid::Builder::from_custom_bytes(bytes).into_uuid())
+        EventId(derive_uuid("semel event 1", execution.as_uuid(), &ordinal.to_be_bytes()))
+    }
+
+    /// The id of what takes the place of this event under a sequence it is not published with.
+    pub(crate) fn placeholder(&self, sequence: u64) -> EventId {
+        EventId(derive_uuid("semel placeholder 1", self.0, &sequence.to_be_bytes()))
     }
 
     /// The id as a UUID of version 8.
@@ -148,6 +151,17 @@ impl std::fmt::Display for EventId {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         self.0.fmt(f)
     }
+}
+
+/// A UUID of version 8 from a hash. `label` keeps what is derived for one purpose apart from every other.
+pub(crate) fn derive_uuid(label: &str, from: Uuid, rest: &[u8]) -> Uuid {
+    let mut hash = Sha256::new();
+    hash.update(label);
+    hash.update(from.as_bytes());
+    hash.update(rest);
+    let mut bytes = [0; 16];
+    bytes.copy_from_slice(&hash.finalize()[..16]);
+    uuid::Builder::from_custom_bytes(bytes).into_uuid()
 }
 
 fn named(what: &'static str, text: String) -> Result<String, Invalid> {

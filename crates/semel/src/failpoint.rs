@@ -20,6 +20,21 @@ pub const COMMIT_ACKNOWLEDGED: &str = "commit-acknowledged";
 /// Half of the answer's body was written.
 pub const ANSWER_HALF_WRITTEN: &str = "answer-half-written";
 
+/// A relay has read a batch of a lane; nothing of it was sent.
+pub const RELAY_BEFORE_PUBLISH: &str = "relay-before-publish";
+/// A relay's sink has acknowledged a batch; no position covers it yet.
+pub const RELAY_PUBLISHED: &str = "relay-published";
+/// A relay has stored nothing yet of the lanes it is about to give up.
+pub const RELAY_HANDING_OVER: &str = "relay-handing-over";
+/// A relay has taken lanes and not read anything of them.
+pub const RELAY_TAKEN_OVER: &str = "relay-taken-over";
+/// The outbox has switched to another part of its storage, and the one it left is not closed yet.
+pub const RELAY_ROTATING: &str = "relay-rotating";
+
+/// Every point of a relay. Crash tests iterate this table.
+pub const RELAY: &[&str] =
+    &[RELAY_BEFORE_PUBLISH, RELAY_PUBLISHED, RELAY_HANDING_OVER, RELAY_TAKEN_OVER, RELAY_ROTATING];
+
 /// Every point, in the order in which a request passes them. Crash tests iterate this table.
 pub const ALL: &[&str] =
     &[PARSED, CLAIMED, FIRST_STATEMENT_DONE, BEFORE_COMPLETION, COMMIT_SENT, COMMIT_ACKNOWLEDGED, ANSWER_HALF_WRITTEN];

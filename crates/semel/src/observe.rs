@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::outbox::{Backlog, Tidied};
+
 /// Counts a keyed request by its outcome: fresh, replayed, in_flight, mismatch, invalid, missing, unavailable,
 /// rolled_back.
 pub fn key_request(operation: &str, outcome: &'static str) {
@@ -31,11 +33,51 @@ pub fn keys_reaped(count: u64) {
 
 /// Sets how many leases expired while their work was unfinished.
 pub fn keys_stuck(count: u64) {
-    #[expect(clippy::cast_precision_loss, reason = "a gauge is a float")]
-    metrics::gauge!("semel_keys_stuck").set(count as f64);
+    gauge("semel_keys_stuck", count);
 }
 
 /// Counts reaper rounds that failed.
 pub fn reaper_failed() {
     metrics::counter!("semel_reaper_failures_total").increment(1);
+}
+
+/// Sets how much waits in the outbox.
+pub fn outbox_backlog(backlog: &Backlog) {
+    gauge("semel_outbox_backlog", backlog.events);
+    gauge("semel_outbox_retrying_keys", backlog.retrying_keys);
+    gauge("semel_outbox_parked_keys", backlog.parked_keys);
+    let oldest_ms = backlog.oldest_ms.map_or(0, |oldest_ms| (backlog.now_ms - oldest_ms).max(0));
+    #[expect(clippy::cast_precision_loss, reason = "a gauge is a float")]
+    metrics::gauge!("semel_outbox_oldest_seconds").set(oldest_ms as f64 / 1000.0);
+}
+
+/// Counts attempts to publish an event by their outcome: published, refused, unavailable, fenced.
+pub fn publish_attempts(outcome: &'static str, count: u64) {
+    metrics::counter!("semel_publish_attempts_total", "outcome" => outcome).increment(count);
+}
+
+/// Records how long an event took from its emission to the sink's acknowledgement.
+pub fn publish_lag(lag: Duration) {
+    metrics::histogram!("semel_publish_lag_seconds").record(lag);
+}
+
+/// Sets how many lanes this process relays.
+pub fn relay_lanes(count: usize) {
+    gauge("semel_relay_lanes", count as u64);
+}
+
+/// Counts what a relay could not do and will try again.
+pub fn relay_failed() {
+    metrics::counter!("semel_relay_failures_total").increment(1);
+}
+
+/// Takes note of how making room in the outbox went.
+pub fn outbox_tidied(tidied: &Tidied) {
+    metrics::counter!("semel_outbox_slots_added_total").increment(tidied.added);
+    gauge("semel_outbox_rotation_blocked", u64::from(!tidied.blockers.is_empty()));
+}
+
+fn gauge(name: &'static str, value: u64) {
+    #[expect(clippy::cast_precision_loss, reason = "a gauge is a float")]
+    metrics::gauge!(name).set(value as f64);
 }

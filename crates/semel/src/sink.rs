@@ -3,11 +3,27 @@
 use std::future::Future;
 use std::time::Duration;
 
+use sha2::{Digest, Sha256};
+
 use crate::event::{Event, EventId};
+use crate::outbox::LANES;
 
 /// One of the fixed number of hash partitions of the ordering key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Lane(pub u16);
+
+impl Lane {
+    /// The lane of an ordering key: the first two bytes of its SHA-256, modulo [`LANES`]. Databases compute the same.
+    pub fn of(ordering_key: &str) -> Lane {
+        let hash = Sha256::digest(ordering_key);
+        Lane(u16::from_be_bytes([hash[0], hash[1]]) % LANES)
+    }
+
+    /// Every lane.
+    pub fn all() -> impl Iterator<Item = Lane> {
+        (0..LANES).map(Lane)
+    }
+}
 
 /// An event on its way out, with what identifies it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -87,6 +103,11 @@ pub trait Sink: Send + Sync + 'static {
         batch: &[Outgoing],
         position: &Position,
     ) -> impl Future<Output = Vec<Result<(), Error>>> + Send;
+
+    /// Whether consumers of this sink count sequences, so that a placeholder is published for an event that is parked.
+    fn fills_gaps(&self) -> bool {
+        true
+    }
 
     /// Ends in good order: what was accepted is flushed.
     fn close(&self) -> impl Future<Output = ()> + Send;

@@ -7,7 +7,7 @@ use bytes::Bytes;
 
 use crate::lease::{Lease, LeaseTerms, RecoveryPoint};
 use crate::operator::{Audit, Eviction, KeyFilter, KeyRecord};
-use crate::{Ask, Claim, Error, Execution, Key, Scope};
+use crate::{Ask, Claim, Error, Event, Execution, Key, Scope};
 
 /// Where keys, replies and leases live: the service's own database.
 ///
@@ -77,11 +77,17 @@ pub trait Tx: Send + Sized + 'static {
     /// The run this transaction belongs to.
     fn execution(&self) -> Execution;
 
-    /// Whether execution has begun: a statement was run or deferred.
+    /// Whether execution has begun: a statement was run or deferred, or an event emitted.
     fn begun(&self) -> bool;
 
     /// Whether a statement met a serialization failure or deadlock, so that running all of it again may succeed.
     fn conflicted(&self) -> bool;
+
+    /// Emits an event: it is written at the completion and published if and only if this transaction commits (I4). An
+    /// effect that is rolled back takes its events along. Execution begins here, if it had not.
+    ///
+    /// More events or ordering keys than one transaction may have make the completion fail.
+    fn emit(&mut self, event: Event);
 
     /// Stores the reply and commits. After `Ok`, effect and reply are durable and visible together (I1); after any
     /// error but [`Error::Ambiguous`], neither is.
@@ -110,6 +116,11 @@ pub trait Join<S> {
 
     /// Rolls back to [`Join::savepoint`]; the claim stays.
     fn rollback_to_savepoint(&mut self) -> impl Future<Output = Result<(), Error>>;
+
+    /// Writes events, which are published if and only if the caller commits (I4). Their ordering keys stay locked until
+    /// then: transactions that emit to several keys pass them all at once, or always in the same order. Outside a keyed
+    /// operation the transaction gets an execution of its own.
+    fn emit(&mut self, events: &[Event]) -> impl Future<Output = Result<(), Error>>;
 
     /// Stores the reply. It is durable when the caller commits. `completion.keep_effect` is not read: the caller has
     /// rolled back to the savepoint already.

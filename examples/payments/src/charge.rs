@@ -10,6 +10,7 @@ use serde_json::value::RawValue;
 
 use crate::account;
 use crate::code;
+use crate::event::{self, Trace};
 use crate::ledger::{Charge, Ledger, Movement, Party};
 use crate::natural::transact;
 use crate::problem::problem;
@@ -37,11 +38,13 @@ impl NewCharge {
     }
 }
 
-/// `POST /charges` with an idempotency key: the charge, its entries and this answer commit together or not at all (I1).
+/// `POST /charges` with an idempotency key: the charge, its entries, its events and this answer commit together or not
+/// at all (I1).
 ///
 /// The id follows from the execution, so nothing here differs between two runs but what the database decides.
 pub(crate) async fn create<S: Ledger>(
     tenant: Tenant,
+    trace: Trace,
     mut tx: Tx<S>,
     Json(body): Json<NewCharge>,
 ) -> Result<(StatusCode, Answer<Charge>), Problem> {
@@ -50,7 +53,7 @@ pub(crate) async fn create<S: Ledger>(
         tracing::error!(charge = charge.id, "an execution's charge id was taken");
         return Err(problem(&semel_tower::code::INTERNAL_ERROR, "The charge's id was taken."));
     }
-    capture::<S>(&mut tx, &tenant, &charge).await?;
+    capture::<S>(&mut tx, &trace, &tenant, &charge).await?;
     Ok((StatusCode::CREATED, Answer(charge)))
 }
 
@@ -59,6 +62,7 @@ pub(crate) async fn create<S: Ledger>(
 pub(crate) async fn put<S: Ledger>(
     State(ledger): State<S>,
     tenant: Tenant,
+    trace: Trace,
     PathId(id): PathId,
     Json(body): Json<NewCharge>,
 ) -> Result<(StatusCode, Answer<Charge>), Problem> {
@@ -66,7 +70,7 @@ pub(crate) async fn put<S: Ledger>(
     let (status, charge) = transact(&ledger, async move |tx: &mut S::Tx| {
         // The primary key decides, not a question asked before: of two at once, the later waits here for the first.
         if S::insert_charge(tx, &tenant, &wanted).await? {
-            capture::<S>(tx, &tenant, &wanted).await?;
+            capture::<S>(tx, &trace, &tenant, &wanted).await?;
             return Ok((StatusCode::CREATED, wanted.clone()));
         }
         match S::charge(tx, &tenant, &wanted.id).await? {
@@ -81,8 +85,8 @@ pub(crate) async fn put<S: Ledger>(
     Ok((status, Answer(charge)))
 }
 
-/// Credits the account from the outside. The caller has recorded the charge in the same transaction.
-async fn capture<S: Ledger>(tx: &mut S::Tx, tenant: &str, charge: &Charge) -> Result<(), Problem> {
+/// Credits the account from the outside, and says so. The caller has recorded the charge in the same transaction.
+async fn capture<S: Ledger>(tx: &mut S::Tx, trace: &Trace, tenant: &str, charge: &Charge) -> Result<(), Problem> {
     let account = account::locked::<S>(tx, tenant, &charge.account).await?;
     if account.currency != charge.currency {
         let detail = format!("The account's currency is {} and the charge's is {}.", account.currency, charge.currency);
@@ -98,5 +102,7 @@ async fn capture<S: Ledger>(tx: &mut S::Tx, tenant: &str, charge: &Charge) -> Re
         currency: &charge.currency,
     };
     S::post(tx, tenant, &movement);
+    tx.emit(event::charge_created(trace, tenant, charge)?);
+    tx.emit(event::account_credited(trace, tenant, &account, &movement)?);
     Ok(())
 }

@@ -5,9 +5,11 @@
 //! together (I1, I2). `PUT /accounts/{id}`, `PUT /charges/{id}` and `POST /webhooks/bank` carry a natural key: a UNIQUE
 //! constraint on it decides, and no other key is needed.
 //!
-//! The books are double entry, so whatever races, crashes or retries, the sum over all entries is zero.
+//! The books are double entry, so whatever races, crashes or retries, the sum over all entries is zero. What moves
+//! money also emits the events of [`event`], in the same transaction.
 
 pub mod code;
+pub mod event;
 pub mod ledger;
 pub mod tokens;
 
@@ -96,4 +98,7 @@ mod documentation {
 
     #[doc = include_str!("../../../docs/operating/encryption.md")]
     struct Encryption;
+
+    #[doc = include_str!("../../../docs/guides/events.md")]
+    struct Events;
 }

@@ -9,6 +9,7 @@ use serde_json::value::RawValue;
 
 use crate::account;
 use crate::code;
+use crate::event::{self, Trace};
 use crate::ledger::{Ledger, Movement, Party, Transfer};
 use crate::problem::problem;
 use crate::request::{self, Json};
@@ -26,6 +27,7 @@ pub(crate) struct NewTransfer {
 /// a retry after funds arrived gets it again, and a new intent takes a new key.
 pub(crate) async fn create<S: Ledger>(
     tenant: Tenant,
+    trace: Trace,
     mut tx: Tx<S>,
     Json(body): Json<NewTransfer>,
 ) -> Result<(StatusCode, Answer<Transfer>), Problem> {
@@ -61,5 +63,7 @@ pub(crate) async fn create<S: Ledger>(
         currency: &transfer.currency,
     };
     S::post(&mut tx, &tenant, &movement);
+    tx.emit(event::transfer_created(&trace, &tenant, &transfer)?);
+    tx.emit(event::account_credited(&trace, &tenant, credited, &movement)?);
     Ok((StatusCode::CREATED, Answer(transfer)))
 }

@@ -2,12 +2,14 @@
 
 use axum::Json as Answer;
 use axum::extract::State;
+use semel::Tx as _;
 use semel_tower::Problem;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use crate::account;
 use crate::code;
+use crate::event::{self, Trace};
 use crate::ledger::{BankTransaction, Ledger, Movement, Party};
 use crate::natural::transact;
 use crate::problem::problem;
@@ -27,6 +29,7 @@ pub(crate) struct Notice {
 pub(crate) async fn bank<S: Ledger>(
     State(ledger): State<S>,
     tenant: Tenant,
+    trace: Trace,
     Json(body): Json<Notice>,
 ) -> Result<Answer<BankTransaction>, Problem> {
     let received = BankTransaction {
@@ -36,7 +39,7 @@ pub(crate) async fn bank<S: Ledger>(
     };
     let recorded = transact(&ledger, async move |tx: &mut S::Tx| {
         if S::insert_bank_transaction(tx, &tenant, &received).await? {
-            credit::<S>(tx, &tenant, &received).await?;
+            credit::<S>(tx, &trace, &tenant, &received).await?;
             return Ok(received.clone());
         }
         match S::bank_transaction(tx, &tenant, &received.transaction_id).await? {
@@ -58,7 +61,12 @@ pub(crate) async fn bank<S: Ledger>(
     Ok(Answer(recorded))
 }
 
-async fn credit<S: Ledger>(tx: &mut S::Tx, tenant: &str, received: &BankTransaction) -> Result<(), Problem> {
+async fn credit<S: Ledger>(
+    tx: &mut S::Tx,
+    trace: &Trace,
+    tenant: &str,
+    received: &BankTransaction,
+) -> Result<(), Problem> {
     let account = account::locked::<S>(tx, tenant, &received.account).await?;
     account::check_credit(&account, received.amount)?;
     let movement = Movement {
@@ -70,5 +78,6 @@ async fn credit<S: Ledger>(tx: &mut S::Tx, tenant: &str, received: &BankTransact
         currency: &account.currency,
     };
     S::post(tx, tenant, &movement);
+    tx.emit(event::account_credited(trace, tenant, &account, &movement)?);
     Ok(())
 }

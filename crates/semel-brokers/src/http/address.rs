@@ -41,8 +41,8 @@ impl Reach {
             Class::Public => return Ok(address),
             Class::Loopback if self.loopback => return Ok(address),
             Class::Private if self.private => return Ok(address),
-            Class::Loopback => ("a loopback address", "; allow_loopback permits it"),
-            Class::Private => ("a private address", "; allow_private permits it"),
+            Class::Loopback => ("a loopback address", "; semel_allow_loopback=true in its URL permits it"),
+            Class::Private => ("a private address", "; semel_allow_private=true in its URL permits it"),
             Class::Never(kind) => (kind, ""),
         };
         Err(Blocked { address, kind, hint })

@@ -10,17 +10,21 @@ use super::Failure;
 
 /// Reads a status: acknowledged, no event's fault, or a refusal of this event.
 ///
-/// A redirect is a refusal: following it would send a signed event to a place nobody has checked. 401 is no event's
-/// fault, because every event carries the same credentials; 409 is what a receiver says while it still works on an
-/// earlier delivery of the same event.
+/// All events go to one URL with the same credentials. So an answer about those (a redirect, 401, 407, 421) is no
+/// event's fault: events wait until the URL is right. A redirect is never followed, for it would take a signed event to
+/// a place nobody has checked. 409 is what a receiver says while it still works on an earlier delivery of the same
+/// event. Other 4xx may be about the route too, but a receiver that says 404 to one event must not hold back the rest,
+/// so they are refusals.
 pub(super) fn judge(status: StatusCode) -> Result<(), sink::Error> {
     let code = status.as_u16();
     match code {
         200..=299 => Ok(()),
-        300..=399 => Err(sink::Error::Refused(Failure::Redirect(code).into())),
+        300..=399 => Err(sink::Error::Unavailable(Failure::Redirect(code).into())),
         401 => Err(sink::Error::Unavailable(Failure::Credentials.into())),
-        408 | 409 | 425 | 429 | 500..=599 => Err(sink::Error::Unavailable(Failure::Status(code).into())),
-        _ => Err(sink::Error::Refused(Failure::Status(code).into())),
+        400..=499 if !matches!(code, 407 | 408 | 409 | 421 | 425 | 429) => {
+            Err(sink::Error::Refused(Failure::Status(code).into()))
+        }
+        _ => Err(sink::Error::Unavailable(Failure::Status(code).into())),
     }
 }
 
@@ -46,11 +50,11 @@ mod tests {
 
     #[test]
     fn every_status_is_acknowledged_or_refused_or_tried_again() {
-        for code in 200..600 {
+        for code in 100..1000 {
             let judged = judge(StatusCode::from_u16(code).expect("a status"));
             match code {
                 200..=299 => assert!(judged.is_ok(), "{code}"),
-                401 | 408 | 409 | 425 | 429 | 500.. => {
+                100..=399 | 401 | 407 | 408 | 409 | 421 | 425 | 429 | 500.. => {
                     assert!(matches!(judged, Err(sink::Error::Unavailable(_))), "{code}")
                 }
                 _ => assert!(matches!(judged, Err(sink::Error::Refused(_))), "{code}"),

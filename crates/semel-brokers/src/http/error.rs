@@ -19,7 +19,7 @@ pub enum Error {
         /// Which one.
         name: String,
         /// What is wrong with it.
-        why: &'static str,
+        why: String,
     },
     /// The URL names an address that may not be reached.
     #[error(transparent)]
@@ -46,7 +46,7 @@ pub enum Failure {
     #[error("the receiver answered 401: it does not accept the credentials of the URL")]
     Credentials,
     /// The receiver answered with a redirect.
-    #[error("the receiver answered {0}, and redirects are not followed: name the final URL")]
+    #[error("the receiver answered {0}, and redirects are not followed: name the final URL in the sink's")]
     Redirect(u16),
     /// The receiver did not answer in time. It may have applied the event.
     #[error("the receiver did not answer within {0:?}")]
@@ -66,12 +66,13 @@ pub enum Failure {
 }
 
 impl From<Error> for crate::Error {
+    /// Nothing was reached yet, so whatever is wrong is in the URL or in a file that it names.
     fn from(error: Error) -> crate::Error {
-        match error {
-            Error::Url(why) => crate::Error::Url(why.to_owned()),
-            Error::SecretFile(ref source) => crate::Error::Refused(format!("{error}: {source}")),
-            Error::Roots(ref source) => crate::Error::Refused(format!("{error}: {source}")),
-            other => crate::Error::Refused(other.to_string()),
+        match &error {
+            Error::Url(why) => crate::Error::Url((*why).to_owned()),
+            Error::SecretFile(source) => crate::Error::Url(format!("{error}: {source}")),
+            Error::Roots(source) => crate::Error::Url(format!("{error}: {source}")),
+            Error::Parameter { .. } | Error::Blocked(_) | Error::Secret(_) => crate::Error::Url(error.to_string()),
         }
     }
 }

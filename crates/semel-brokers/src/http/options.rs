@@ -85,38 +85,69 @@ pub(super) fn from_url(url: &str) -> Result<(String, Options), Error> {
     Ok((url.into(), options))
 }
 
-fn set(options: &mut Options, name: &str, value: &str) -> Result<(), Error> {
-    let flag = || match value {
-        "true" => Ok(true),
-        "false" => Ok(false),
-        _ => Err(invalid(name, "it is true or false")),
-    };
-    let milliseconds = || match value.parse() {
-        Ok(milliseconds @ 1..=600_000) => Ok(Duration::from_millis(milliseconds)),
-        _ => Err(invalid(name, "it is a number of milliseconds between 1 and 600000")),
-    };
-    match name {
-        "semel_secret" => options.secrets.push(Secret::parse(value)?),
-        "semel_secret_file" => {
-            let lines = std::fs::read_to_string(value).map_err(|source| Error::SecretFile(source.kind().into()))?;
-            for line in lines.lines().filter(|line| !line.trim().is_empty()) {
-                options.secrets.push(Secret::parse(line)?);
-            }
+/// Sets one option from a parameter's value; the name is for the error.
+type Set = fn(&mut Options, &str, &str) -> Result<(), Error>;
+
+/// The parameters there are.
+const PARAMETERS: [(&str, Set); 8] = [
+    ("semel_secret", |options, _, value| {
+        options.secrets.push(Secret::parse(value)?);
+        Ok(())
+    }),
+    ("semel_secret_file", |options, _, value| {
+        let lines = std::fs::read_to_string(value).map_err(|source| Error::SecretFile(source.kind().into()))?;
+        for line in lines.lines().filter(|line| !line.trim().is_empty()) {
+            options.secrets.push(Secret::parse(line)?);
         }
-        "semel_allow_loopback" => options.allow_loopback = flag()?,
-        "semel_allow_private" => options.allow_private = flag()?,
-        "semel_timeout_ms" => options.timeout = milliseconds()?,
-        "semel_retry_after_limit_ms" => options.retry_after_limit = milliseconds()?,
-        "semel_concurrency" => match value.parse() {
-            Ok(concurrency @ 1..=MAX_CONCURRENCY) => options.concurrency = concurrency,
-            _ => return Err(invalid(name, "it is a number of requests between 1 and 1024")),
-        },
-        "semel_roots_file" => options.roots_file = Some(value.into()),
-        _ => return Err(invalid(name, "there is no such parameter")),
-    }
+        Ok(())
+    }),
+    ("semel_allow_loopback", |options, name, value| put(&mut options.allow_loopback, flag(name, value))),
+    ("semel_allow_private", |options, name, value| put(&mut options.allow_private, flag(name, value))),
+    ("semel_timeout_ms", |options, name, value| put(&mut options.timeout, milliseconds(name, value))),
+    ("semel_concurrency", |options, name, value| put(&mut options.concurrency, requests(name, value))),
+    ("semel_retry_after_limit_ms", |options, name, value| {
+        put(&mut options.retry_after_limit, milliseconds(name, value))
+    }),
+    ("semel_roots_file", |options, _, value| put(&mut options.roots_file, Ok(Some(value.into())))),
+];
+
+fn put<T>(option: &mut T, value: Result<T, Error>) -> Result<(), Error> {
+    *option = value?;
     Ok(())
 }
 
-fn invalid(name: &str, why: &'static str) -> Error {
-    Error::Parameter { name: name.to_owned(), why }
+fn set(options: &mut Options, name: &str, value: &str) -> Result<(), Error> {
+    match PARAMETERS.iter().find(|(known, _)| *known == name) {
+        Some((_, set)) => set(options, name, value),
+        None => {
+            let known: Vec<&str> = PARAMETERS.iter().map(|(name, _)| *name).collect();
+            Err(invalid(name, format!("there is none of that name; they have: {}", known.join(", "))))
+        }
+    }
+}
+
+fn flag(name: &str, value: &str) -> Result<bool, Error> {
+    match value {
+        "true" => Ok(true),
+        "false" => Ok(false),
+        _ => Err(invalid(name, "it is true or false")),
+    }
+}
+
+fn requests(name: &str, value: &str) -> Result<usize, Error> {
+    match value.parse() {
+        Ok(requests @ 1..=MAX_CONCURRENCY) => Ok(requests),
+        _ => Err(invalid(name, "it is a number of requests between 1 and 1024")),
+    }
+}
+
+fn milliseconds(name: &str, value: &str) -> Result<Duration, Error> {
+    match value.parse() {
+        Ok(milliseconds @ 1..=600_000) => Ok(Duration::from_millis(milliseconds)),
+        _ => Err(invalid(name, "it is a number of milliseconds between 1 and 600000")),
+    }
+}
+
+fn invalid(name: &str, why: impl Into<String>) -> Error {
+    Error::Parameter { name: name.to_owned(), why: why.into() }
 }

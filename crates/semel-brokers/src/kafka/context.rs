@@ -197,8 +197,8 @@ impl std::fmt::Debug for Client {
 pub(super) fn transaction_timeout_too_long(settings: &Settings, limit_ms: Option<u128>) -> String {
     let limit = limit_ms.map(|limit| format!(" of {limit}")).unwrap_or_default();
     format!(
-        "transaction_timeout_ms={} is above the broker's transaction.max.timeout.ms{limit}: lower it in the sink's URL, \
-         or raise the broker's",
+        "transaction_timeout_ms={} is above the broker's transaction.max.timeout.ms{limit}: lower it in the sink's \
+         URL, or raise the broker's",
         settings.transaction_timeout().as_millis()
     )
 }

@@ -5,9 +5,9 @@
 //! default), and a lane that was quiet for longer would start over and publish twice. A compacted topic keeps the last
 //! record of each key for good.
 //!
-//! Each lane has a partition of its own. A reader of committed records sees nothing past the first open transaction of a
-//! partition; if lanes shared one, a lane could be read only while no other was publishing. So, once taking the lane has
-//! ended its own last transaction, the partition's end is settled, and the last record there is the position.
+//! Each lane has a partition of its own. A reader of committed records sees nothing past the first open transaction of
+//! a partition; if lanes shared one, a lane could be read only while no other was publishing. So, once taking the lane
+//! has ended its own last transaction, the partition's end is settled, and the last record there is the position.
 
 use std::time::Duration;
 

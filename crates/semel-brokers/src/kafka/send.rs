@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
-use rdkafka::producer::{DeliveryFuture, FutureProducer, FutureRecord};
+use rdkafka::producer::{DeliveryFuture, FutureProducer, FutureRecord, Producer as _, PurgeConfig};
 use semel::sink::{Error, Outgoing};
 use tokio::time::Instant;
 
@@ -25,8 +25,8 @@ pub(super) struct Sent {
 /// Sends what was admitted and waits until the broker has answered for each, or the deadline.
 ///
 /// Events of one key go to one topic one after the other without waiting, because they share a partition and the
-/// producer keeps their order there; before a key changes its topic, everything sent is acknowledged. A topic that takes
-/// less than a full batch gets no more at once than it takes.
+/// producer keeps their order there; before a key changes its topic, everything sent is acknowledged. A topic that
+/// takes less than a full batch gets no more at once than it takes.
 pub(super) async fn send(
     producer: &FutureProducer<Context>,
     context: &Context,
@@ -66,6 +66,7 @@ pub(super) async fn send(
             };
             if results[index].is_err() {
                 failed.insert(&outgoing.event.ordering_key);
+                give_up_if_fatal(producer);
             }
         }
         // What is not sent because of a failure is behind it, and is marked so below.
@@ -125,6 +126,14 @@ fn enqueue(producer: &FutureProducer<Context>, outgoing: &Outgoing) -> Result<De
         .payload(event.payload.as_ref())
         .headers(record::headers(outgoing));
     producer.send_result(record).map_err(|(error, _)| error)
+}
+
+/// A producer with a fatal error, as after a refused record (gapless), sends nothing more and keeps what it holds. What
+/// waits in it is failed now rather than at the deadline.
+fn give_up_if_fatal(producer: &FutureProducer<Context>) {
+    if producer.client().fatal_error().is_some() {
+        producer.purge(PurgeConfig::default().queue().inflight());
+    }
 }
 
 async fn acknowledged(

@@ -129,7 +129,7 @@ async fn a_name_that_moves_inside_is_refused_at_its_next_connection() {
 }
 
 #[tokio::test]
-async fn a_redirect_to_an_inner_address_is_refused_and_not_followed() {
+async fn a_redirect_is_not_followed_and_its_event_waits() {
     let inner = Receiver::acknowledging().await;
     let location = inner.url();
     let outer = Receiver::start(move |seen| {
@@ -141,8 +141,8 @@ async fn a_redirect_to_an_inner_address_is_refused_and_not_followed() {
     let sink = outer.sink(Options::default());
     let codes = [300, 301, 302, 303, 307, 308];
     for code in codes {
-        let error = publish_one(&sink, &outgoing("a", code)).await.expect_err("refused");
-        assert!(matches!(error, Error::Refused(_)), "{error:?}");
+        let error = publish_one(&sink, &outgoing("a", code)).await.expect_err("not followed");
+        assert!(matches!(error, Error::Unavailable(_)), "{error:?}");
         assert!(told(&error).contains("redirects are not followed"), "{}", told(&error));
         assert!(!told(&error).contains(&inner.address.to_string()), "{}", told(&error));
     }
@@ -151,14 +151,20 @@ async fn a_redirect_to_an_inner_address_is_refused_and_not_followed() {
 
 #[tokio::test]
 async fn a_name_without_an_address_is_unavailable() {
-    struct Nowhere;
+    struct Nowhere(fn() -> std::io::Result<Vec<std::net::IpAddr>>);
     impl http::Resolve for Nowhere {
         fn resolve(&self, _: &str) -> http::Addresses {
-            Box::pin(std::future::ready(Ok(Vec::new())))
+            Box::pin(std::future::ready(self.0()))
         }
     }
-    let options = Options { resolver: Arc::new(Nowhere), timeout: Duration::from_secs(5), ..Options::default() };
-    let sink = HttpSink::new("http://hooks.example/", options).expect("a sink");
-    let error = publish_one(&sink, &outgoing("a", 1)).await.expect_err("nowhere");
-    assert!(matches!(error, Error::Unavailable(_)) && told(&error).contains("has no address"), "{}", told(&error));
+    let nowhere = [
+        (Nowhere(|| Ok(Vec::new())), "has no address"),
+        (Nowhere(|| Err(std::io::ErrorKind::NotFound.into())), "cannot be resolved"),
+    ];
+    for (resolver, reason) in nowhere {
+        let options = Options { resolver: Arc::new(resolver), timeout: Duration::from_secs(5), ..Options::default() };
+        let sink = HttpSink::new("http://hooks.example/", options).expect("a sink");
+        let error = publish_one(&sink, &outgoing("a", 1)).await.expect_err("nowhere");
+        assert!(matches!(error, Error::Unavailable(_)) && told(&error).contains(reason), "{}", told(&error));
+    }
 }

@@ -10,6 +10,7 @@ use futures_util::stream;
 use semel::sink::{Error, Guarantee, Lane, Sink};
 use semel::{Clock, Event};
 use semel_brokers::http::{self, Failure, HttpSink, Options};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::{Semaphore, mpsc};
 
 use crate::receiver::{Receiver, listener, outgoing, publish, publish_one, told};
@@ -81,7 +82,7 @@ async fn a_status_acknowledges_refuses_or_asks_for_another_attempt() {
         let error = publish_one(&sink, &outgoing("a", code)).await.expect_err("refused");
         assert!(matches!(error, Error::Refused(_)) && told(&error).contains(&code.to_string()), "{}", told(&error));
     }
-    for code in [401, 408, 409, 425, 429, 500, 501, 502, 503, 504, 507] {
+    for code in [301, 302, 307, 308, 401, 407, 408, 409, 421, 425, 429, 500, 501, 502, 503, 504, 507, 520, 599] {
         let error = publish_one(&sink, &outgoing("a", code)).await.expect_err("unavailable");
         assert!(matches!(error, Error::Unavailable(_)) && told(&error).contains(&code.to_string()), "{}", told(&error));
     }
@@ -159,6 +160,27 @@ async fn nothing_listening_is_unavailable() {
     let sink = HttpSink::new(&format!("http://127.0.0.1:{port}/"), options).expect("a sink");
     let error = publish_one(&sink, &outgoing("a", 1)).await.expect_err("nobody is there");
     assert!(matches!(error, Error::Unavailable(_)) && told(&error).contains("cannot be connected"), "{}", told(&error));
+}
+
+#[tokio::test]
+async fn a_receiver_that_hangs_up_or_speaks_no_http_is_unavailable() {
+    for answer in
+        [&b""[..], b"HTTP/1.1 2", b"220 mail.example ESMTP\r\n", b"HTTP/1.1 200 OK\r\ncontent-length: x\r\n\r\n"]
+    {
+        let listener = listener(([127, 0, 0, 1], 0).into()).await;
+        let address = listener.local_addr().expect("an address");
+        let options = Options { allow_loopback: true, ..Options::default() };
+        let sink = HttpSink::new(&format!("http://{address}/"), options).expect("a sink");
+        let event = outgoing("a", 1);
+        let (result, ()) = tokio::join!(publish_one(&sink, &event), async {
+            let (mut socket, _) = listener.accept().await.expect("a connection");
+            let read = socket.read(&mut [0; 4096]).await.expect("a request");
+            assert!(read > 0, "no request came");
+            socket.write_all(answer).await.expect("written");
+        });
+        let error = result.expect_err("no acknowledgement");
+        assert!(matches!(error, Error::Unavailable(_)), "{error:?}");
+    }
 }
 
 /// A clock that a test sets.

@@ -19,14 +19,18 @@ use crate::config::flags::Flags;
 use crate::config::setting::{DATABASE, SANDBOX};
 use crate::database::{Database, Missing, with_store};
 use crate::shutdown::Shutdown;
-use crate::{metrics, serve};
+use crate::{metrics, relay, serve};
 
 const AFTER_HELP: &str = "\
 Creates the tables it needs, serves until SIGINT or SIGTERM, and lets requests in flight finish for up to
 transaction_deadline. The published demo tokens work on a loopback address only; elsewhere set sandbox.tokens.
 
+Charges, transfers and bank credits emit events. With a sink they are published from this process; without one they wait
+in the outbox, for `semel outbox status` to count and `semel run --sink URL` to publish.
+
 Examples:
   semel sandbox
+  semel sandbox --sink stdout:
   semel sandbox --listen 127.0.0.1:0 --database-url sqlite:/tmp/try.db
   SEMEL_SANDBOX_TOKENS=my-secret-token:shop semel sandbox --listen 0.0.0.0:7600 --database-url postgres://db/shop";
 
@@ -59,6 +63,19 @@ pub(crate) async fn run(config: Config) -> Result<Done> {
     let service = with_store!(&database, store => service(store.clone(), &config, tokens).await)?;
     let router = service.merge(metrics::router(recorder)).layer(from_fn(log_request));
 
+    let relaying = match &config.relay.sink {
+        Some(sink) => Some(relay::start(&database, sink, &config.relay, stop.clone()).await?),
+        None => None,
+    };
+    let relaying = tokio::spawn(async move {
+        // Requests are served all the same: their events wait (I4).
+        if let Some(relaying) = relaying
+            && let Err(error) = relaying.await?
+        {
+            tracing::error!(error = format!("{error:#}"), "events are not published");
+        }
+        Ok::<_, anyhow::Error>(())
+    });
     let reaping = tokio::spawn({
         let (reaper, stop) = (config.reaper, stop.clone());
         async move { reap(&database, reaper, stop).await }
@@ -67,6 +84,7 @@ pub(crate) async fn run(config: Config) -> Result<Done> {
     tracing::info!(%address, database = %config.database_url, "serving");
     serve::serve(listener, router, stop, config.transaction_deadline).await;
     reaping.await?;
+    relaying.await??;
     tracing::info!("stopped");
     Ok(Done::Completed)
 }
@@ -105,6 +123,10 @@ fn greeting(address: SocketAddr, config: &Config) -> String {
         None => ("demo-a1 and demo-a2 (tenant a), demo-b1 (tenant b)", "demo-a1"),
         Some(_) => ("as configured in sandbox.tokens", "$TOKEN"),
     };
+    let events = match &config.relay.sink {
+        Some(sink) => format!("published to {sink}"),
+        None => "wait in the outbox; see `semel outbox status`, or start with --sink stdout:".to_owned(),
+    };
     let curl = format!("curl -i -H \"Authorization: Bearer {token}\" -H 'Content-Type: application/json'");
     let account = format!("{curl} -X PUT http://{address}/accounts/alice -d '{{\"currency\":\"EUR\"}}'");
     let body = r#"{"account":"alice","amount":500,"currency":"EUR"}"#;
@@ -114,6 +136,7 @@ fn greeting(address: SocketAddr, config: &Config) -> String {
          \n\
          database  {}\n\
          tokens    {known}\n\
+         events    {events}\n\
          \n\
          Open an account, charge it, and charge it again as a retry would: the second answer replays the first.\n\
          \n  \

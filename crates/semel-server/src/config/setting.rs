@@ -36,6 +36,8 @@ pub(crate) const DATABASE: u8 = 0b10;
 pub(crate) const SANDBOX: u8 = 0b100;
 /// `semel run`.
 pub(crate) const RUN: u8 = 0b1000;
+/// `semel outbox replay`.
+pub(crate) const REPLAY: u8 = 0b1_0000;
 
 const DURATION: &str = "a duration such as 500ms, 30s, 24h or 7d";
 const WAIT: &str = "a duration such as 500ms or 5s, at most 60s and at most transaction_deadline";
@@ -64,7 +66,88 @@ pub(crate) const SETTINGS: &[Setting] = &[
     },
     open("listen", "127.0.0.1:7600", ADDRESS, SANDBOX, "Where the sandbox serves"),
     open("metrics_listen", "", ADDRESS, RUN, "Where `semel run` serves GET /metrics; nowhere by default"),
-    open("roles", "reaper", "a list of roles separated by commas; there is one, reaper", RUN, "What `semel run` does"),
+    open(
+        "roles",
+        "",
+        "a list of roles separated by commas: reaper, relay",
+        RUN,
+        "What `semel run` does; reaper by default, and relay too if a sink is set",
+    ),
+    Setting {
+        name: "sink",
+        default: "",
+        accepts: "a URL that starts with kafka:, nats:, amqp:, redis:, http:, https: or stdout:",
+        meaning: "Where events are published; without one they wait in the outbox",
+        exposure: Exposure::Hidden,
+        used_by: SANDBOX | RUN | REPLAY,
+    },
+    open(
+        "sink_guarantee",
+        "at-least-once",
+        "at-least-once, deduplicated or transactional",
+        SANDBOX | RUN,
+        "The least that the sink must promise; one that promises less is refused at start",
+    ),
+    open(
+        "event_source",
+        "semel",
+        "a URI reference such as semel or https://shop.example/payments, 1 to 255 visible ASCII characters",
+        SANDBOX | RUN | REPLAY,
+        "The CloudEvents attribute `source` of every event: who emits",
+    ),
+    open(
+        "publish_attempts",
+        "10",
+        "a whole number from 1 to 1000",
+        SANDBOX | RUN,
+        "How often a refused event is tried before its ordering key is parked",
+    ),
+    open(
+        "publish_backoff_min",
+        "100ms",
+        DURATION,
+        SANDBOX | RUN,
+        "The pause after the first failed attempt to publish; it doubles with each further one",
+    ),
+    open("publish_backoff_max", "30s", DURATION, SANDBOX | RUN, "The longest pause between two attempts to publish"),
+    open(
+        "replay_window",
+        "1h",
+        DURATION,
+        SANDBOX | RUN,
+        "How long published events are kept, for `semel outbox replay`",
+    ),
+    open(
+        "relay.name",
+        "",
+        "1 to 255 bytes without control characters",
+        SANDBOX | RUN,
+        "What operators see of this relay; host name and process id by default",
+    ),
+    open("relay.lease", "30s", DURATION, SANDBOX | RUN, "How long a relay that is not heard of keeps its lanes"),
+    open(
+        "relay.poll_max",
+        "100ms",
+        DURATION,
+        SANDBOX | RUN,
+        "How long a relay waits at most before it looks for events of other processes again",
+    ),
+    open(
+        "relay.commit_interval",
+        "0s",
+        DURATION,
+        SANDBOX | RUN,
+        "The least time between two batches of one lane; more makes a transactional sink commit less often",
+    ),
+    open("relay.page_events", "2000", "a whole number from 1 to 100000", SANDBOX | RUN, "The most events read at once"),
+    open("relay.page_bytes", "4MiB", SIZE, SANDBOX | RUN, "The most bytes of payloads read at once"),
+    open(
+        "relay.in_flight_bytes",
+        "16MiB",
+        SIZE,
+        SANDBOX | RUN,
+        "The most bytes read and not yet published, each event counting as at least 1 KiB; at least relay.page_bytes",
+    ),
     open("key_retention", "24h", DURATION, SANDBOX, "How long a completed key is remembered"),
     open(
         "client_retry_horizon",

@@ -61,6 +61,10 @@ fn a_wrong_value_is_told_with_its_key_its_origin_and_what_is_accepted() {
         ("[postgres]\npool_size = 0\n", "give a whole number from 1 to 1000"),
         ("[postgres]\nisolation = 'chaos'\n", "give read-committed, repeatable-read or serializable"),
         ("[reaper]\nbatch = -1\n", "give a whole number from 1 to 100000"),
+        ("publish_attempts = 0\n", "give a whole number from 1 to 1000"),
+        ("sink_guarantee = 'twice'\n", "give at-least-once, deduplicated or transactional"),
+        ("event_source = 'two words'\n", "give a URI reference"),
+        ("[relay]\nlease = '1ms'\n", "it must be between 100ms and 1h"),
     ] {
         let stderr = semel_with(&["migrate", "--print"], &[], file).failed_with(1);
         let key = file.trim().rsplit('\n').next().unwrap().split(' ').next().unwrap();

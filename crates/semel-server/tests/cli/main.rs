@@ -6,5 +6,8 @@ mod harness;
 mod keys;
 mod metrics;
 mod migrate;
+mod outbox;
+mod receiver;
+mod relay;
 mod run;
 mod sandbox;

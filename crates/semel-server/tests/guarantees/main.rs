@@ -8,6 +8,7 @@ mod lost_commit;
 mod outage;
 mod race;
 mod reaping;
+mod relay;
 mod stopped;
 mod tenants;
 mod world;

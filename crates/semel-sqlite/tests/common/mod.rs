@@ -6,8 +6,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
+use semel::outbox::{Cursor, PageLimit, Written};
+use semel::sink::Lane;
 use semel::store::{Completion, Stored};
-use semel::{Ask, Claim, Clock, Error, Execution, Fingerprint, Key, Reply, Scope, Store, SystemClock};
+use semel::{Ask, Claim, Clock, Error, Event, Execution, Fingerprint, Key, Outbox, Reply, Scope, Store, SystemClock};
 use semel_sqlite::rusqlite::Connection;
 use semel_sqlite::{Options, Sqlite, Tx};
 
@@ -107,4 +109,24 @@ pub fn completion(execution: Execution) -> Completion {
 
 pub fn reply() -> Reply {
     Reply::new(201, "body").unwrap()
+}
+
+/// An event of a key of its own.
+pub fn event(label: &str) -> Event {
+    Event::new("topic", label, "test.happened", &label).unwrap()
+}
+
+/// The ordering keys of all events, in order.
+pub async fn labels(store: &Sqlite) -> Vec<String> {
+    all_events(store).await.into_iter().map(|written| written.event.ordering_key).collect()
+}
+
+pub async fn all_events(store: &Sqlite) -> Vec<Written> {
+    let (mut events, mut after, lanes) = (Vec::new(), Cursor::START, Lane::all().collect::<Vec<_>>());
+    while let Some(page) = store.page(after, &lanes, PageLimit { events: 1000, bytes: 1 << 30 }).await.unwrap() {
+        assert!(page.upto > after);
+        after = page.upto;
+        events.extend(page.events);
+    }
+    events
 }

@@ -4,7 +4,9 @@
 use std::time::Duration;
 
 use reqwest::{Client, Method, StatusCode};
-use semel::Semel;
+use semel::outbox::{Cursor, PageLimit, Written};
+use semel::sink::Lane;
+use semel::{Outbox, Semel};
 use semel_payments::{Ledger, Options};
 use semel_postgres::Postgres;
 use semel_sqlite::Sqlite;
@@ -203,6 +205,19 @@ impl App {
         }
     }
 
+    /// Every event that was committed, in order, as a relay reads them.
+    pub async fn events(&self) -> Vec<Written> {
+        match &self.database {
+            Database::Nowhere => panic!("there is no database to ask"),
+            Database::Postgres(database) => {
+                written(&Postgres::open(&database.url(), semel_postgres::Options::default()).unwrap()).await
+            }
+            Database::Sqlite(file) => {
+                written(&Sqlite::open(file.path(), semel_sqlite::Options::default()).await.unwrap()).await
+            }
+        }
+    }
+
     /// The books as the database holds them: every movement has two sides that cancel, and every balance is the sum of
     /// its entries.
     pub async fn books_are_right(&self) {
@@ -219,4 +234,13 @@ impl Drop for App {
     fn drop(&mut self) {
         self.server.abort();
     }
+}
+
+async fn written(outbox: &impl Outbox) -> Vec<Written> {
+    let (mut events, mut after, lanes) = (Vec::new(), Cursor::START, Lane::all().collect::<Vec<_>>());
+    while let Some(page) = outbox.page(after, &lanes, PageLimit { events: 100, bytes: 1 << 20 }).await.unwrap() {
+        events.extend(page.events);
+        after = page.upto;
+    }
+    events
 }

@@ -1,16 +1,15 @@
 //! `semel keys evict`.
 
-use std::io::{self, BufRead, IsTerminal};
-
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use clap::Args;
-use semel::operator::{Audit, Eviction, KeyRecord};
+use semel::operator::Eviction;
 use semel::{Execution, Store};
 use serde_json::json;
 use uuid::Uuid;
 
 use super::{Settings, Which, not_found, record};
-use crate::commands::{Done, Usage, print};
+use crate::commands::change::{Change, confirmed};
+use crate::commands::{Done, print};
 use crate::config::Config;
 use crate::database::{Database, with_store};
 
@@ -23,12 +22,6 @@ Examples:
   semel keys evict --tenant a --operation 'POST /charges' 5f0c7a1e --reason 'refunded by hand, #812' --dry-run
   semel keys evict --tenant a --operation 'POST /charges' 5f0c7a1e --reason 'refunded by hand, #812' --yes";
 
-/// The longest actor, in bytes. The database checks the same bound (I12).
-const MAX_ACTOR_BYTES: usize = 255;
-
-/// The longest reason, in bytes. The database checks the same bound (I12).
-const MAX_REASON_BYTES: usize = 1024;
-
 /// Remove one key, so that its next request runs as new
 #[derive(Debug, Args)]
 #[command(after_help = AFTER_HELP)]
@@ -40,21 +33,8 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "UUID", value_parser = execution)]
     execution: Option<Execution>,
 
-    /// Why; kept in the audit table
-    #[arg(long)]
-    reason: String,
-
-    /// Who does it; the user of this terminal by default
-    #[arg(long)]
-    actor: Option<String>,
-
-    /// Do not ask
-    #[arg(long)]
-    yes: bool,
-
-    /// Change nothing; say what would happen
-    #[arg(long)]
-    dry_run: bool,
+    #[command(flatten)]
+    change: Change,
 
     /// Print a JSON object
     #[arg(long)]
@@ -68,13 +48,8 @@ pub(crate) struct Arguments {
 /// or a crash before it, both key and audit table are as they were.
 pub(crate) async fn run(config: &Config, arguments: &Arguments) -> Result<Done> {
     let (scope, key) = arguments.which.named()?;
-    let reason = bounded("reason", &arguments.reason, MAX_REASON_BYTES)?;
-    let audit = Audit { actor: actor(arguments)?, reason };
-    let asks = !arguments.yes && !arguments.dry_run;
-    ensure!(
-        !asks || io::stdin().is_terminal(),
-        Usage("there is no terminal to ask on; pass --yes to evict without being asked, or --dry-run".to_owned())
-    );
+    let (audit, asks) = (arguments.change.audit()?, arguments.change.consent.asks()?);
+    let dry_run = arguments.change.consent.dry_run;
     let database = Database::open_migrated(config).await?;
     let evict = async |expected: Option<Execution>, dry_run| {
         let eviction = with_store!(&database, store => store.evict_key(&scope, &key, expected, &audit, dry_run).await);
@@ -95,23 +70,25 @@ pub(crate) async fn run(config: &Config, arguments: &Arguments) -> Result<Done> 
     if asks {
         match evict(expected, true).await? {
             // What was confirmed is this run; one that came in the meantime was not.
-            Ok(found) if confirmed(&found)? => expected = Some(found.execution),
-            Ok(_) => {
-                eprintln!("nothing was changed");
-                return Ok(Done::Refused);
+            Ok(found) => {
+                let shown = record::to_text(&found);
+                if !confirmed(&format!("{shown}\nThe next request with this key will run as new. Evict it?"))? {
+                    return Ok(Done::Refused);
+                }
+                expected = Some(found.execution);
             }
             Err(done) => return Ok(done),
         }
     }
-    let evicted = match evict(expected, arguments.dry_run).await? {
+    let evicted = match evict(expected, dry_run).await? {
         Ok(evicted) => evicted,
         Err(done) => return Ok(done),
     };
     if arguments.json {
-        let done = json!({ "evicted": !arguments.dry_run, "dry_run": arguments.dry_run, "actor": audit.actor,
+        let done = json!({ "evicted": !dry_run, "dry_run": dry_run, "actor": audit.actor,
             "reason": audit.reason, "key": record::to_json(&evicted) });
         print(&format!("{done:#}\n"))?;
-    } else if arguments.dry_run {
+    } else if dry_run {
         print(&format!("would evict (nothing was changed):\n{}", record::to_text(&evicted)))?;
     } else {
         print(&format!("evicted:\n{}", record::to_text(&evicted)))?;
@@ -119,29 +96,7 @@ pub(crate) async fn run(config: &Config, arguments: &Arguments) -> Result<Done> 
     Ok(Done::Completed)
 }
 
-fn actor(arguments: &Arguments) -> Result<String> {
-    let user = ["SUDO_USER", "USER", "LOGNAME"].into_iter().find_map(|name| std::env::var(name).ok());
-    let actor = arguments.actor.clone().or(user.filter(|user| !user.is_empty()));
-    let actor = actor.ok_or_else(|| Usage("nobody is logged in by name; pass --actor".to_owned()))?;
-    bounded("actor", &actor, MAX_ACTOR_BYTES)
-}
-
 fn execution(text: &str) -> Result<Execution, String> {
     let id: Uuid = text.parse().map_err(|_| "it is not a UUID, as `semel keys show` prints it".to_owned())?;
     Ok(id.into())
-}
-
-fn bounded(flag: &str, text: &str, limit: usize) -> Result<String> {
-    let text = text.trim();
-    let fits = (1..=limit).contains(&text.len()) && !text.chars().any(char::is_control);
-    ensure!(fits, Usage(format!("--{flag} must be 1 to {limit} bytes on one line")));
-    Ok(text.to_owned())
-}
-
-/// Asks on the terminal. Anything but yes is no.
-fn confirmed(found: &KeyRecord) -> Result<bool> {
-    eprint!("{}\nThe next request with this key will run as new. Evict it? [y/N] ", record::to_text(found));
-    let mut answer = String::new();
-    io::stdin().lock().read_line(&mut answer).context("cannot read the answer")?;
-    Ok(matches!(answer.trim().to_ascii_lowercase().as_str(), "y" | "yes"))
 }

@@ -7,6 +7,7 @@ use semel::operator::{KeyFilter, KeyState};
 use serde_json::Value;
 
 use super::{Settings, record};
+use crate::commands::text::{table, time};
 use crate::commands::{Done, print};
 use crate::config::Config;
 use crate::database::{Database, with_store};
@@ -71,12 +72,12 @@ pub(crate) async fn run(config: &Config, arguments: &Arguments) -> Result<Done> 
                 record.key.to_string(),
                 state.to_owned(),
                 record.status.map_or_else(|| "-".to_owned(), |status| status.to_string()),
-                record::time(record.created_at_ms),
-                record::time(record.expires_at_ms),
+                time(record.created_at_ms),
+                time(record.expires_at_ms),
             ]
         })
         .collect();
-    print(&record::table(&["TENANT", "OPERATION", "KEY", "STATE", "STATUS", "CREATED", "EXPIRES"], &rows))?;
+    print(&table(&["TENANT", "OPERATION", "KEY", "STATE", "STATUS", "CREATED", "EXPIRES"], &rows))?;
     if rows.len() == arguments.limit as usize {
         eprintln!("the first {} keys; there may be more, see --limit", rows.len());
     }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use semel::lease::{Lease, LeaseTerms, RecoveryPoint};
 use semel::operator::{Audit, Eviction, KeyFilter, KeyRecord};
-use semel::{Ask, Claim, Completion, Error, Execution, Key, Scope, Store, Stored, Tx};
+use semel::{Ask, Claim, Completion, Error, Event, Execution, Key, Scope, Store, Stored, Tx};
 
 use super::backend::Backend;
 use super::script::Hold;
@@ -143,6 +143,10 @@ impl<T: Tx> Tx for FaultyTx<T> {
 
     fn conflicted(&self) -> bool {
         self.inner.conflicted() || self.faults.deadlock.swap(false, Ordering::SeqCst)
+    }
+
+    fn emit(&mut self, event: Event) {
+        self.inner.emit(event);
     }
 
     async fn complete(self, completion: &Completion) -> Result<(), Error> {

@@ -1,0 +1,86 @@
+//! Databases that begin every measurement in the same state.
+
+use anyhow::{Context, Result};
+use tokio_postgres::{Client, NoTls};
+
+use crate::load::Load;
+use crate::servers::Servers;
+use crate::table::Table;
+use crate::writers;
+
+/// How long the server may take to report a session's last statistics.
+const STATISTICS_LAG: std::time::Duration = std::time::Duration::from_millis(1200);
+
+/// A database of one measurement. It is dropped by [`Database::end`], or with the server.
+#[derive(Debug)]
+pub(crate) struct Database {
+    server: String,
+    name: String,
+}
+
+impl Database {
+    /// One that holds the tables and nothing else.
+    pub(crate) async fn empty(servers: &Servers, table: Table) -> Result<Database> {
+        let server = servers.postgres.url();
+        let database = Database { server, name: servers.fresh_name() };
+        database.order(&format!("CREATE DATABASE {} TEMPLATE template0", database.name)).await?;
+        table.create(&database.url()).await?;
+        Ok(database)
+    }
+
+    /// One that holds a backlog of this many events, with the planner's statistics up to date.
+    pub(crate) async fn filled(servers: &Servers, table: Table, load: Load, events: u64) -> Result<Database> {
+        let database = Database::empty(servers, table).await?;
+        writers::fill(&database.url(), table, load, events).await?;
+        session(&database.url()).await?.batch_execute("ANALYZE").await?;
+        Ok(database)
+    }
+
+    /// A copy of this one, file by file. Nobody may be connected to it.
+    pub(crate) async fn copy(&self, servers: &Servers) -> Result<Database> {
+        let copy = Database { server: self.server.clone(), name: servers.fresh_name() };
+        // A session that has just ended may count for a moment as connected.
+        let copying = format!("CREATE DATABASE {} TEMPLATE {} STRATEGY FILE_COPY", copy.name, self.name);
+        let disconnect =
+            format!("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{}'", self.name);
+        self.order(&disconnect).await?;
+        self.order(&copying).await?;
+        // What the copy has left to write to the disk is nobody's throughput.
+        self.order("CHECKPOINT").await?;
+        Ok(copy)
+    }
+
+    pub(crate) fn url(&self) -> String {
+        let (base, _) = self.server.rsplit_once('/').unwrap_or_default();
+        format!("{base}/{}", self.name)
+    }
+
+    /// Opens a transaction that holds `xmin` until the session is dropped, as a forgotten one does.
+    pub(crate) async fn hold(&self) -> Result<Client> {
+        let session = session(&self.url()).await?;
+        session.batch_execute("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT pg_current_xact_id()").await?;
+        Ok(session)
+    }
+
+    /// How many dead rows the tables with events have.
+    pub(crate) async fn dead_rows(&self, table: Table) -> Result<i64> {
+        tokio::time::sleep(STATISTICS_LAG).await;
+        let row = session(&self.url()).await?.query_one(table.dead_rows(), &[]).await?;
+        Ok(row.try_get(0)?)
+    }
+
+    pub(crate) async fn end(self) -> Result<()> {
+        self.order(&format!("DROP DATABASE {} WITH (FORCE)", self.name)).await
+    }
+
+    async fn order(&self, sql: &str) -> Result<()> {
+        session(&self.server).await?.batch_execute(sql).await.with_context(|| sql.to_owned())
+    }
+}
+
+/// Opens a session whose connection is driven in the background.
+pub(crate) async fn session(url: &str) -> Result<Client> {
+    let (client, connection) = tokio_postgres::connect(url, NoTls).await?;
+    tokio::spawn(connection);
+    Ok(client)
+}

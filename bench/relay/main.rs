@@ -1,0 +1,109 @@
+//! `cargo xtask bench relay`: how fast committed events get out, side by side with the limit and the alternative.
+//!
+//! Every case publishes the same payloads to the same private servers in the same run, round by round in turn, so that
+//! the ratios hold even where the figures depend on the machine. docs/internals/benchmarks.md says how to read them.
+#![allow(clippy::print_stdout)]
+
+mod alone;
+mod bench;
+mod case;
+mod client;
+mod database;
+mod drain;
+mod jetstream;
+mod ledger;
+mod load;
+mod options;
+mod ours;
+mod polling;
+mod processor;
+mod report;
+mod servers;
+mod steady;
+mod table;
+mod writers;
+
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+use clap::Parser;
+
+use crate::bench::Bench;
+use crate::case::{Case, Publisher, SinkKind};
+use crate::options::Options;
+use crate::report::Report;
+use crate::servers::Servers;
+
+#[tokio::main]
+async fn main() -> Result<()> {
+    let options = Options::parse();
+    let filter = tracing_subscriber::EnvFilter::try_from_default_env().unwrap_or_else(|_| "warn".into());
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    // Of the two libraries that a build may hold, one has to be chosen; whoever was first stays.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+
+    let commits: Vec<Duration> = options.commit_ms.iter().copied().map(Duration::from_millis).collect();
+    let wanted = |case: &Case| {
+        options.only.is_empty() || options.only.iter().any(|text| case.to_string().contains(text.as_str()))
+    };
+    let cases: Vec<Case> = Case::all(&commits).into_iter().filter(wanted).collect();
+    if cases.is_empty() {
+        bail!(
+            "no case is named so: {}",
+            Case::all(&commits).iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
+        );
+    }
+    let sinks: Vec<SinkKind> = cases.iter().map(|case| case.sink).collect();
+    let servers = Servers::start(&sinks).await?;
+    let json = options.json;
+    let report = measure(&Bench::new(options, servers), &cases, &commits).await?;
+    if json {
+        println!("{}", serde_json::to_string_pretty(&report)?);
+    } else {
+        println!("{}", report.text());
+    }
+    Ok(())
+}
+
+async fn measure(bench: &Bench, cases: &[Case], commits: &[Duration]) -> Result<Report> {
+    let options = &bench.options;
+    let mut report = Report::default();
+    let cores = std::thread::available_parallelism().map_or(0, usize::from);
+    report.machine.push(format!(
+        "{cores} cores; {} events of {} bytes, {} keys, {} rounds; load before: {}",
+        options.events(),
+        options.payload_bytes,
+        options.keys,
+        options.rounds(),
+        load_average()
+    ));
+    let mut rounds = vec![Vec::new(); cases.len()];
+    for round in 1..=options.rounds() {
+        for (case, results) in cases.iter().zip(&mut rounds) {
+            let drained = drain::drain(bench, *case).await?;
+            eprintln!("round {round}: {case}: {:.0} events/s", drained.events_per_second);
+            results.push(drained);
+        }
+    }
+    for (case, results) in cases.iter().zip(rounds) {
+        report.drained(*case, results);
+    }
+    if !options.steady().is_zero() {
+        let steady = |case: &&Case| !case.held && matches!(case.publisher, Publisher::Semel | Publisher::Polling(1));
+        for case in cases.iter().filter(steady) {
+            let measured = steady::steady(bench, *case, report.rate(*case)).await?;
+            eprintln!("steady: {case}: p99 {:.1} ms", measured.latency.p99_ms);
+            report.steady.push(measured);
+        }
+    }
+    let transactional: Vec<SinkKind> = commits.iter().copied().map(SinkKind::KafkaTransactional).collect();
+    report.judge(&transactional);
+    report.machine.push(format!("load after: {}", load_average()));
+    Ok(report)
+}
+
+/// How busy the machine is, by its own account.
+fn load_average() -> String {
+    let text = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    text.split_whitespace().take(3).collect::<Vec<_>>().join(" ")
+}

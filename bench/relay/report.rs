@@ -1,0 +1,161 @@
+//! What a run came to: rates, latencies, and how they compare with what is aimed at.
+
+use std::fmt::Write as _;
+
+use serde::Serialize;
+
+use crate::case::{Case, Publisher, SinkKind};
+use crate::drain::Drained;
+use crate::processor::PerEvent;
+use crate::steady::Steady;
+
+/// Everything that was measured, as `--json` prints it.
+#[derive(Debug, Default, Serialize)]
+pub(crate) struct Report {
+    pub(crate) machine: Vec<String>,
+    pub(crate) drains: Vec<Drain>,
+    pub(crate) steady: Vec<Steady>,
+    pub(crate) aims: Vec<Aim>,
+}
+
+/// One case, over all rounds.
+#[derive(Debug, Serialize)]
+pub(crate) struct Drain {
+    #[serde(skip)]
+    pub(crate) case: Case,
+    pub(crate) name: String,
+    /// The median of the rounds.
+    pub(crate) events_per_second: f64,
+    pub(crate) rounds: Vec<Drained>,
+}
+
+/// Something to reach, and whether it was.
+#[derive(Debug, Serialize)]
+pub(crate) struct Aim {
+    pub(crate) what: String,
+    pub(crate) measured: f64,
+    pub(crate) target: String,
+    pub(crate) met: bool,
+}
+
+impl Report {
+    /// Takes the rounds of a case.
+    pub(crate) fn drained(&mut self, case: Case, rounds: Vec<Drained>) {
+        let events_per_second = median(rounds.iter().map(|round| round.events_per_second).collect());
+        self.drains.push(Drain { case, name: case.to_string(), events_per_second, rounds });
+    }
+
+    /// The median rate of a case, if it was measured.
+    pub(crate) fn rate(&self, case: Case) -> Option<f64> {
+        self.find(case).map(|drain| drain.events_per_second)
+    }
+
+    /// Compares what was measured with what is aimed at. Ratios are taken round by round, so that a machine that was
+    /// busy for a while was so for both.
+    pub(crate) fn judge(&mut self, commits: &[SinkKind]) {
+        use Publisher::{Bare, BareOnePerKey, Polling, Semel};
+        use SinkKind::{Kafka, Nats, NatsSynced, Null};
+        let semel = |sink| Case::new(Semel, sink);
+        let mut ratios = vec![
+            (semel(Nats), Case::new(Bare, Nats), Some(0.5)),
+            (semel(Nats), Case::new(BareOnePerKey, Nats), Some(0.5)),
+            (semel(NatsSynced), Case::new(Bare, NatsSynced), Some(0.5)),
+            (semel(NatsSynced), Case::new(BareOnePerKey, NatsSynced), Some(0.5)),
+            (semel(Kafka), Case::new(Bare, Kafka), Some(0.5)),
+        ];
+        ratios.extend(commits.iter().map(|sink| (semel(*sink), Case::new(Bare, *sink), Some(0.5))));
+        for sink in [Null, Nats, NatsSynced, Kafka] {
+            ratios.push((semel(sink), Case::new(Polling(1), sink), Some(3.0)));
+            ratios.push((semel(sink), Case::new(Polling(4), sink), Some(3.0)));
+        }
+        ratios.push((semel(Null).held(), semel(Null), Some(0.95)));
+        ratios.push((Case::new(Polling(1), Null).held(), Case::new(Polling(1), Null), None));
+        for (of, to, least) in ratios {
+            self.aims.extend(self.ratio(of, to, least));
+        }
+        let late = self.steady.iter().filter(|steady| steady.case.starts_with("semel")).map(|steady| Aim {
+            what: format!("p99 in ms, {} at half load", steady.case),
+            measured: steady.latency.p99_ms,
+            target: "< 50".to_owned(),
+            met: steady.latency.p99_ms < 50.0,
+        });
+        let late: Vec<Aim> = late.collect();
+        self.aims.extend(late);
+    }
+
+    fn ratio(&self, of: Case, to: Case, least: Option<f64>) -> Option<Aim> {
+        let (mine, theirs) = (self.find(of)?, self.find(to)?);
+        let pairs = mine.rounds.iter().zip(&theirs.rounds);
+        let measured = median(pairs.map(|(a, b)| a.events_per_second / b.events_per_second).collect());
+        Some(Aim {
+            what: format!("{of} / {to}"),
+            measured,
+            target: least.map_or("for comparison".to_owned(), |least| format!(">= {least}")),
+            met: least.is_none_or(|least| measured >= least),
+        })
+    }
+
+    fn find(&self, case: Case) -> Option<&Drain> {
+        self.drains.iter().find(|drain| drain.case == case)
+    }
+
+    /// The tables.
+    pub(crate) fn text(&self) -> String {
+        let mut text = String::new();
+        for line in &self.machine {
+            let _ = writeln!(text, "{line}");
+        }
+        let _ = writeln!(
+            text,
+            "\n{:<42}{:>9}  {:<21}{:>9}{:>10}{:>8}  processor µs/event: relay, postgres, brokers",
+            "drain", "events/s", "rounds", "drained", "overtaken", "dead"
+        );
+        for Drain { name, events_per_second, rounds, .. } in &self.drains {
+            let each = rounds.iter().map(|round| format!("{:.0}", round.events_per_second));
+            let each = each.collect::<Vec<_>>().join(" ");
+            let drained = rounds.iter().map(|round| round.events).min().unwrap_or(0);
+            let overtaken = rounds.iter().map(|round| round.overtaken).max().unwrap_or(0);
+            let dead = rounds.iter().filter_map(|round| round.dead_rows).max();
+            let dead = dead.map_or("-".to_owned(), |dead| dead.to_string());
+            let used = |of: fn(&PerEvent) -> f64| median(rounds.iter().map(|round| of(&round.processor)).collect());
+            let (relay, postgres) = (used(|used| used.relay_us), used(|used| used.postgres_us));
+            let brokers = used(|used| used.brokers_us);
+            let _ = writeln!(
+                text,
+                "{name:<42}{events_per_second:>9.0}  {each:<21}{drained:>9}{overtaken:>10}{dead:>8}\
+                 {relay:>10.1}{postgres:>8.1}{brokers:>8.1}"
+            );
+        }
+        if !self.steady.is_empty() {
+            let _ = writeln!(
+                text,
+                "\n{:<40}{:>10}{:>10}{:>10}{:>9}{:>9}{:>9}",
+                "commit to acknowledgement at half load",
+                "flat out",
+                "offered",
+                "committed",
+                "p50 ms",
+                "p99 ms",
+                "max ms"
+            );
+        }
+        for Steady { case, both_flat_out, offered, committed, latency } in &self.steady {
+            let (p50, p99, max) = (latency.p50_ms, latency.p99_ms, latency.max_ms);
+            let _ = writeln!(
+                text,
+                "{case:<40}{both_flat_out:>10.0}{offered:>10.0}{committed:>10.0}{p50:>9.1}{p99:>9.1}{max:>9.1}"
+            );
+        }
+        let _ = writeln!(text, "\n{:<74}{:>9}  {:<15}", "ratios of the same run, and targets", "measured", "target");
+        for Aim { what, measured, target, met } in &self.aims {
+            let verdict = if *met { "" } else { "falls short" };
+            let _ = writeln!(text, "{what:<74}{measured:>9.2}  {target:<15}{verdict}");
+        }
+        text
+    }
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or(0.0)
+}

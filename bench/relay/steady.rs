@@ -1,0 +1,110 @@
+//! How long events take while others are being written.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+
+use crate::bench::Bench;
+use crate::case::{Case, Publisher};
+use crate::client::Client;
+use crate::database::Database;
+use crate::ledger::{Latency, Ledger};
+use crate::ours::Running;
+use crate::polling;
+use crate::table::Table;
+use crate::writers::{self, Pace};
+
+/// What comes before the measurement: connections, plans, caches.
+const WARM_UP: Duration = Duration::from_secs(2);
+
+/// How long writers and relay run flat out to find what both can do at once.
+const FLAT_OUT: Duration = Duration::from_secs(4);
+
+/// The most events per second there is room for.
+const MOST_PER_SECOND: f64 = 100_000.0;
+
+/// How many events are published before the clock starts.
+const FIRST: u64 = 2_000;
+
+/// How long to wait for the last acknowledgements.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// What a steady load came to.
+#[derive(Debug, Clone, serde::Serialize)]
+pub(crate) struct Steady {
+    pub(crate) case: String,
+    /// What got out per second while writers wrote as fast as they could on the same machine.
+    pub(crate) both_flat_out: f64,
+    /// Half of that, or of the drain's rate if that is less: what was asked of the writers.
+    pub(crate) offered: f64,
+    /// What they committed per second.
+    pub(crate) committed: f64,
+    /// From commit to acknowledgement.
+    #[serde(flatten)]
+    pub(crate) latency: Latency,
+}
+
+/// Writes at half of what the case can carry and measures how long each event takes.
+pub(crate) async fn steady(bench: &Bench, case: Case, drained: Option<f64>) -> Result<Steady> {
+    let flat_out = run(bench, case, None, WARM_UP + FLAT_OUT).await?;
+    let from = flat_out.begun + WARM_UP;
+    let both_flat_out = flat_out.ledger.rate_between(from, from + FLAT_OUT);
+    let offered = drained.unwrap_or(f64::INFINITY).min(both_flat_out) / 2.0;
+    let Run { ledger, begun } = run(bench, case, Some(offered), WARM_UP + bench.options.steady()).await?;
+    let from = begun + WARM_UP;
+    let Some(latency) = ledger.latency(from) else { bail!("nothing was measured of {case}") };
+    Ok(Steady { case: case.to_string(), both_flat_out, offered, committed: ledger.commit_rate(from), latency })
+}
+
+struct Run {
+    ledger: Arc<Ledger>,
+    /// When the writers began, by the ledger's clock.
+    begun: Duration,
+}
+
+async fn run(bench: &Bench, case: Case, rate: Option<f64>, lasts: Duration) -> Result<Run> {
+    let table = if case.publisher == Publisher::Semel { Table::Semel } else { Table::Polling };
+    let database = Database::empty(&bench.servers, table).await?;
+    let pace = Pace { rate, lasts, first: FIRST, per_transaction: bench.options.per_transaction };
+    let room = FIRST + (rate.unwrap_or(MOST_PER_SECOND) * lasts.as_secs_f64()) as u64 + 1;
+    let ledger = Arc::new(Ledger::new(bench.load, room).restarted());
+    let url = database.url();
+    let work = async {
+        // When these are through, the relay has joined and every lane is taken.
+        writers::fill(&url, table, bench.load, FIRST).await?;
+        if !ledger.wait_for(FIRST, PATIENCE).await {
+            bail!("{case}: {} of the first {FIRST} events were acknowledged", ledger.done());
+        }
+        let begun = ledger.elapsed();
+        writers::write(&url, table, bench.load, pace, &ledger).await?;
+        let all = FIRST + ledger.commits();
+        if !ledger.wait_for(all, PATIENCE).await {
+            bail!("{case}: {} of {all} events were acknowledged", ledger.done());
+        }
+        Ok(begun)
+    };
+    let begun = match case.publisher {
+        Publisher::Polling(loops) => {
+            let client = Client::connect(&bench.servers, case.sink).await?;
+            let (batch, for_ever) = (bench.options.polling_batch, (u64::MAX, lasts + PATIENCE * 2));
+            let begun = tokio::select! {
+                begun = work => begun?,
+                ended = polling::relay(&url, &client, &ledger, loops, batch, for_ever) => {
+                    ended?;
+                    bail!("{case}: the relay ended before the writers");
+                }
+            };
+            client.end().await?;
+            begun
+        }
+        _ => {
+            let running = Running::start(&bench.servers, &url, case.sink, &ledger).await?;
+            let begun = work.await;
+            running.stop().await?;
+            begun?
+        }
+    };
+    database.end().await?;
+    Ok(Run { ledger, begun })
+}

@@ -1,0 +1,39 @@
+-- Emits one event and returns its id. It is published if and only if this transaction commits (I4), after every event
+-- of the same ordering key that was emitted before (I5).
+--
+-- The ordering key stays locked until the transaction ends: other transactions that emit to it wait. A transaction that
+-- emits to several keys emits in an order that all share, such as the keys' own, or calls semel.emit_all; otherwise two
+-- may deadlock and one of them is rolled back. After a rollback, also to a savepoint, the event is gone.
+--
+-- Headers are null or a JSON array of [name, value]. The id derives from the run: that of the last claim in this
+-- transaction, or one of the transaction's own, unless another is named.
+CREATE OR REPLACE FUNCTION semel.emit(
+    p_topic text, p_ordering_key text, p_event_type text, p_payload bytea,
+    p_content_type text DEFAULT 'application/json', p_headers text DEFAULT NULL,
+    p_traceparent text DEFAULT NULL, p_tracestate text DEFAULT NULL, p_execution uuid DEFAULT NULL) RETURNS uuid
+LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+    v_execution   uuid := coalesce(p_execution, semel.emitting_execution());
+    v_incarnation bigint := semel.incarnation_hash();
+    -- The id comes before the slot is read: whoever read the old slot has an id below the one that is recorded after
+    -- the switch.
+    v_xid         xid8 := pg_current_xact_id();
+    v_slot        smallint;
+    v_id          uuid;
+BEGIN
+    IF p_headers IS NOT NULL AND json_typeof(p_headers::json) <> 'array' THEN
+        RAISE EXCEPTION 'the headers of an event are a JSON array of [name, value]'
+            USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    v_id := semel.event_id(v_execution, semel.next_ordinal(v_execution, 1));
+    PERFORM semel.lock_ordering_keys(ARRAY[p_ordering_key]);
+    v_slot := pg_sequence_last_value('semel.current_slot');
+    -- A later statement than the one that waited for the lock: the seq is drawn under it.
+    INSERT INTO semel.events (slot, seq, xid, incarnation, id, lane, created_at, topic, ordering_key, event_type,
+                              content_type, payload, headers, traceparent, tracestate)
+    VALUES (v_slot, nextval('semel.event_seq'), v_xid, v_incarnation, v_id, semel.lane(p_ordering_key),
+            clock_timestamp(), p_topic, p_ordering_key, p_event_type, p_content_type, p_payload, p_headers,
+            p_traceparent, p_tracestate);
+    RETURN v_id;
+END
+$$;

@@ -1,0 +1,177 @@
+//! What `semel.emit` and `semel.emit_all` write.
+
+use semel::event::{EventId, MAX_PAYLOAD_BYTES};
+use semel::outbox::{Cursor, MAX_EVENTS};
+use semel::sink::Lane;
+use semel::{Ask, Claim, Completion, Error, Event, Execution, Fingerprint, Join, Key, Scope, Store, Tx as _};
+use semel_postgres::Postgres;
+use semel_testkit::counts::rounds;
+use uuid::Uuid;
+
+use crate::{ALL, Shop, emit, event, text};
+
+#[tokio::test]
+async fn sql_and_rust_derive_the_same_ids_and_lanes() {
+    let shop = Shop::open().await;
+    let client = shop.database.connect().await;
+    for ordinal in [0, 1, 255, 256, 9_999] {
+        let execution = Execution::mint();
+        let sql = "SELECT semel.event_id($1, $2)";
+        let row = client.query_one(sql, &[&execution.as_uuid(), &i32::try_from(ordinal).unwrap()]).await.unwrap();
+        assert_eq!(EventId::from(row.get::<_, Uuid>(0)), EventId::derive(execution, ordinal));
+    }
+    for n in 0..300 {
+        let key = if n % 2 == 0 { format!("account-{n}") } else { format!("Kontó \u{1F600} {n}") };
+        let lane: i16 = client.query_one("SELECT semel.lane($1)", &[&key]).await.unwrap().get(0);
+        assert_eq!(Lane::of(&key), Lane(u16::try_from(lane).unwrap()), "{key}");
+    }
+}
+
+#[tokio::test]
+async fn plain_sql_emits_under_its_claim_and_counts_on() {
+    let shop = Shop::open().await;
+    let client = shop.database.connect().await;
+    client.batch_execute("BEGIN").await.unwrap();
+    let claim = "SELECT execution::text FROM semel.claim('shop', 'charges.create', 'k-1', semel.fingerprint('x'))";
+    let execution: Uuid = text(&client, claim).await.parse().unwrap();
+    let emit = "SELECT semel.emit('charges', 'alice', 'charge.created', '{}')";
+    let mut ids = Vec::new();
+    for _ in 0..3 {
+        ids.push(client.query_one(emit, &[]).await.unwrap().get::<_, Uuid>(0));
+    }
+    client.batch_execute("COMMIT").await.unwrap();
+    let expected: Vec<EventId> = (0..3).map(|n| EventId::derive(Execution::from(execution), n)).collect();
+    assert_eq!(ids.into_iter().map(EventId::from).collect::<Vec<_>>(), expected);
+
+    // Without a claim the transaction has a run of its own, and the next transaction another one.
+    client.batch_execute(&format!("BEGIN; {emit}; {emit}; COMMIT; {emit}; {emit}")).await.unwrap();
+    let found = shop.read(&mut Cursor::START.clone(), ALL).await;
+    let mut distinct: Vec<EventId> = found.iter().map(|written| written.id).collect();
+    distinct.sort();
+    distinct.dedup();
+    assert_eq!((found.len(), distinct.len()), (7, 7));
+    assert_eq!(found[0].event.content_type, "application/json");
+}
+
+/// What was emitted in a savepoint goes with it, and so does the count.
+#[tokio::test]
+async fn a_rollback_to_a_savepoint_takes_its_events_and_their_numbers_along() {
+    let shop = Shop::open().await;
+    let client = shop.database.connect().await;
+    client.batch_execute("BEGIN").await.unwrap();
+    let claim = "SELECT execution::text FROM semel.claim('t', 'o', 'k', semel.fingerprint('x'))";
+    let execution = Execution::from(text(&client, claim).await.parse::<Uuid>().unwrap());
+    let emit = |key: &str| format!("SELECT semel.emit('topic', '{key}', 'happened', '{{}}')");
+    client.batch_execute(&format!("{}; SAVEPOINT s; {}", emit("first"), emit("undone"))).await.unwrap();
+    client.batch_execute(&format!("ROLLBACK TO SAVEPOINT s; {}; COMMIT", emit("second"))).await.unwrap();
+    let found = shop.read(&mut Cursor::START.clone(), ALL).await;
+    assert_eq!(crate::keys(&found), ["first", "second"]);
+    let ids: Vec<EventId> = found.iter().map(|written| written.id).collect();
+    assert_eq!(ids, [EventId::derive(execution, 0), EventId::derive(execution, 1)]);
+}
+
+/// A statement of the work may call the function; what the work emits then counts on.
+#[tokio::test]
+async fn what_sql_and_rust_emit_in_one_transaction_has_different_ids() {
+    let shop = Shop::open().await;
+    let scope = Scope::new("tenant", "charge").unwrap();
+    let ask = Ask::new(&scope, &Key::random(), &Fingerprint::of_bytes(b"x"));
+    let Claim::Fresh(mut tx) = shop.store.claim(&ask).await.unwrap() else { panic!("the key is new") };
+    let execution = tx.execution();
+    tx.execute("SELECT semel.emit('topic', 'by-sql', 'happened', '{}')", &[]).await.unwrap();
+    tx.emit(event("by-rust"));
+    tx.emit(event("by-rust"));
+    let stored = semel::store::Stored {
+        execution,
+        status: 201,
+        headers: Default::default(),
+        body: Default::default(),
+        sealed_by: None,
+    };
+    let retain = std::time::Duration::from_secs(60);
+    tx.complete(&Completion { stored, keep_effect: true, failed: false, retain }).await.unwrap();
+    let found = shop.read(&mut Cursor::START.clone(), ALL).await;
+    let ids: Vec<EventId> = found.iter().map(|written| written.id).collect();
+    assert_eq!(ids, (0..3).map(|n| EventId::derive(execution, n)).collect::<Vec<_>>());
+}
+
+#[tokio::test]
+async fn a_transaction_without_a_key_commits_its_events_and_takes_them_along() {
+    let shop = Shop::open().await;
+    let mut kept = shop.store.begin().await.unwrap();
+    kept.emit(event("kept"));
+    kept.commit().await.unwrap();
+    let mut gone = shop.store.begin().await.unwrap();
+    gone.emit(event("gone"));
+    gone.rollback().await;
+    assert_eq!(crate::keys(&shop.read(&mut Cursor::START.clone(), ALL).await), ["kept"]);
+}
+
+/// Sorted by lock, two transactions with the same keys in opposite orders wait for each other one way only. The
+/// control emits one by one, as the function's comment warns not to.
+#[tokio::test(flavor = "multi_thread")]
+async fn transactions_with_opposite_key_orders_do_not_deadlock() {
+    let shop = Shop::open().await;
+    let (rounds, mut writers) = (rounds(60, 500), tokio::task::JoinSet::new());
+    for reversed in [false, true] {
+        let mut client = shop.database.connect().await;
+        writers.spawn(async move {
+            let mut names: Vec<String> = (0..20).map(|n| format!("key-{n}")).collect();
+            if reversed {
+                names.reverse();
+            }
+            let names: Vec<&str> = names.iter().map(String::as_str).collect();
+            for _ in 0..rounds {
+                let mut transaction = client.transaction().await.unwrap();
+                emit(&mut transaction, &names).await;
+                transaction.commit().await.unwrap();
+            }
+        });
+    }
+    writers.join_all().await;
+    let found = shop.read(&mut Cursor::START.clone(), ALL).await;
+    assert_eq!(found.len(), usize::try_from(rounds * 2 * 20).unwrap());
+
+    let (mut one, mut two) = (shop.database.connect().await, shop.database.connect().await);
+    let (mut first, mut second) = (one.transaction().await.unwrap(), two.transaction().await.unwrap());
+    emit(&mut first, &["a"]).await;
+    emit(&mut second, &["b"]).await;
+    let (b, a) = ([event("b")], [event("a")]);
+    let (left, right) = tokio::join!(Join::<Postgres>::emit(&mut first, &b), Join::<Postgres>::emit(&mut second, &a));
+    let failed: Vec<Error> = [left, right].into_iter().filter_map(Result::err).collect();
+    assert!(matches!(failed.as_slice(), [Error::Conflict(_)]), "one of two deadlocked transactions fails: {failed:?}");
+}
+
+#[tokio::test]
+async fn the_database_itself_refuses_events_that_are_out_of_bounds() {
+    let shop = Shop::open().await;
+    let client = shop.database.connect().await;
+    let emit = |topic: &str, key: &str, payload: &str, headers: &str| {
+        format!("SELECT semel.emit({topic}, {key}, 'happened', {payload}, p_headers => {headers})")
+    };
+    let large = format!("decode(repeat('00', {}), 'hex')", MAX_PAYLOAD_BYTES + 1);
+    for (bad, code) in [
+        (emit("''", "'k'", "''", "NULL"), "23514"),
+        (emit("repeat('t', 256)", "'k'", "''", "NULL"), "23514"),
+        (emit("E'line\\nbreak'", "'k'", "''", "NULL"), "23514"),
+        (emit("'t'", "''", "''", "NULL"), "23514"),
+        (emit("'t'", "'k'", &large, "NULL"), "23514"),
+        (emit("'t'", "'k'", "''", "'[[\"a\",\"' || repeat('x', 20000) || '\"]]'"), "23514"),
+        (emit("'t'", "'k'", "''", "'not json'"), "22P02"),
+        (emit("'t'", "'k'", "''", "'{\"a\":\"b\"}'"), "22023"),
+        (emit("'t'", "NULL", "''", "NULL"), "23502"),
+        (emit("NULL", "'k'", "''", "NULL"), "23502"),
+    ] {
+        let refused = client.batch_execute(&bad).await.unwrap_err();
+        assert_eq!(refused.code().unwrap().code(), code, "{bad}: {refused:?}");
+    }
+    let loops = format!("FOR i IN 0..{MAX_EVENTS} LOOP PERFORM semel.emit('t', 'k', 'happened', ''); END LOOP");
+    let many = format!("DO $$ BEGIN {loops}; END $$");
+    let refused = client.batch_execute(&many).await.unwrap_err();
+    assert_eq!(refused.code().unwrap().code(), "SM008");
+    assert_eq!(shop.number("SELECT count(*) FROM semel.events").await, 0);
+    client.batch_execute(&emit("'t'", "'k'", "''", "'[[\"a\",\"b\"]]'")).await.unwrap();
+    let found = shop.read(&mut Cursor::START.clone(), ALL).await;
+    let expected = Event::bytes("t", "k", "happened", "application/json", "").unwrap().header("a", "b").unwrap();
+    assert_eq!(found[0].event, expected);
+}

@@ -1,0 +1,17 @@
+//! What relays keep, as processes that are killed, stopped, raced and cut off from their broker.
+
+mod dice;
+mod gap;
+mod graceful;
+mod killed;
+mod load;
+mod outage;
+mod paused;
+mod poison;
+mod process;
+mod restored;
+mod rotation;
+mod stage;
+mod takeover;
+#[cfg(feature = "kafka")]
+mod transactional;

@@ -1,0 +1,1 @@
+SELECT covered FROM semel_outbox

@@ -1,0 +1,1 @@
+DELETE FROM semel_events WHERE seq = ?1 RETURNING topic

@@ -1,0 +1,1 @@
+DELETE FROM semel_relays WHERE id = ?1

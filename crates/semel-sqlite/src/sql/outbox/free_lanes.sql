@@ -1,0 +1,1 @@
+SELECT count(*) FROM semel_lanes WHERE relay IS NULL

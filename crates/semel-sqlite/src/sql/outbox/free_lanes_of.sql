@@ -1,0 +1,1 @@
+UPDATE semel_lanes SET relay = NULL WHERE relay = ?1

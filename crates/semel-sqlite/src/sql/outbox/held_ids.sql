@@ -1,0 +1,1 @@
+SELECT id FROM semel_held_events WHERE lane = ?1

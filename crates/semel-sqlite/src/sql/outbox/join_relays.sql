@@ -1,0 +1,1 @@
+INSERT INTO semel_relays (name, expires_at) VALUES (?1, ?2)

@@ -1,0 +1,1 @@
+SELECT lane, cursor FROM semel_lanes

@@ -1,0 +1,1 @@
+SELECT id, sequence FROM semel_redriven WHERE lane = ?1

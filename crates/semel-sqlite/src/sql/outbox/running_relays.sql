@@ -1,0 +1,1 @@
+SELECT count(*) FROM semel_relays WHERE expires_at > ?1

@@ -1,0 +1,1 @@
+DELETE FROM semel_held_events WHERE seq = ?1

@@ -1,0 +1,1 @@
+UPDATE semel_outbox SET covered = max(covered, ?1)

@@ -1,0 +1,25 @@
+//! Waiting for the thing itself.
+
+use std::time::{Duration, Instant};
+
+/// How long anything that must happen may take before a test gives up.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+const PAUSE: Duration = Duration::from_millis(5);
+
+/// Asks again and again until it holds. Panics, saying what did not come about, after [`PATIENCE`].
+pub async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
+    until_some(what, async || holds().await.then_some(())).await;
+}
+
+/// Asks again and again until there is an answer. Panics, saying what did not come about, after [`PATIENCE`].
+pub async fn until_some<T>(what: &str, mut answer: impl AsyncFnMut() -> Option<T>) -> T {
+    let gives_up = Instant::now() + PATIENCE;
+    loop {
+        if let Some(answer) = answer().await {
+            return answer;
+        }
+        assert!(Instant::now() < gives_up, "not within {PATIENCE:?}: {what}");
+        tokio::time::sleep(PAUSE).await;
+    }
+}

@@ -1,0 +1,215 @@
+//! Sends a batch until every event of it is published or held.
+
+use std::collections::BTreeMap;
+
+use tokio::time::Instant;
+
+use super::{Halt, Held, Worker, note_published, now_ms};
+use crate::outbox::{Cursor, HeldEvent, HeldKey, HeldState, Holding, Outbox};
+use crate::relay::backoff::Backoff;
+use crate::relay::position::Mark;
+use crate::relay::{Lost, failed, numbering, told};
+use crate::sink::{self, Guarantee, Outgoing, Sink};
+use crate::{failpoint, observe};
+
+impl<S: Outbox, K: Sink> Worker<S, K> {
+    /// Publishes a batch. Events of a key that is refused are held, with their sequences, before anything later is
+    /// sent; a sink that cannot be reached is tried again for as long as it takes.
+    ///
+    /// The holding is stored while the lane still stands before the batch. After a crash the batch comes again: what is
+    /// held stays held, the rest is sent again as it was.
+    pub(super) async fn publish(&mut self, mut batch: Vec<HeldEvent>, upto: Cursor) -> Result<(), Halt> {
+        let mark = Mark::new(&self.context.joined.incarnation, upto);
+        let mut backoff = self.backoff();
+        while !batch.is_empty() {
+            let results = self.send(&batch, &mark).await?;
+            let tried = Tried::of(&batch, results, self.context.sink.guarantee() == Guarantee::Transactional);
+            let now_ms = now_ms();
+            tried.published.iter().for_each(|at| note_published(&batch[*at], now_ms));
+            if tried.fenced {
+                return Err(Lost::Fenced.into());
+            }
+            let refused = &tried.refused;
+            if !refused.is_empty() {
+                self.hold_refused(&batch, &tried).await?;
+            }
+            let mut at = 0;
+            batch.retain(|event| {
+                at += 1;
+                !tried.published.contains(&(at - 1)) && !refused.contains_key(&event.written.event.ordering_key)
+            });
+            if let Some(error) = tried.unavailable {
+                failed("reach the sink", &error);
+                self.pause(&mut backoff).await?;
+                if self.is_committed(&mark).await? {
+                    return Ok(());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends events once.
+    pub(super) async fn send(
+        &mut self,
+        batch: &[HeldEvent],
+        mark: &Mark,
+    ) -> Result<Vec<Result<(), sink::Error>>, Halt> {
+        let context = &self.context;
+        let outgoing: Vec<Outgoing> = batch
+            .iter()
+            .map(|event| numbering::outgoing(event, &context.settings.source, &context.joined.incarnation))
+            .collect();
+        failpoint::reach(failpoint::RELAY_BEFORE_PUBLISH).await;
+        if context.has_lapsed() {
+            return Err(Lost::Lapsed.into());
+        }
+        let results = context.sink.publish(self.state.lane, &outgoing, &mark.encode()).await;
+        failpoint::reach(failpoint::RELAY_PUBLISHED).await;
+        let count =
+            |of: fn(&Result<(), sink::Error>) -> bool| results.iter().filter(|result| of(result)).count() as u64;
+        for (outcome, count) in [
+            ("published", count(Result::is_ok)),
+            ("refused", count(|result| matches!(result, Err(sink::Error::Refused(_))))),
+            ("unavailable", count(|result| matches!(result, Err(sink::Error::Unavailable(_))))),
+            ("fenced", count(|result| matches!(result, Err(sink::Error::Fenced)))),
+        ] {
+            if count > 0 {
+                observe::publish_attempts(outcome, count);
+            }
+        }
+        if results.len() != batch.len() {
+            tracing::error!(sent = batch.len(), answered = results.len(), "the sink did not answer for every event");
+            return Err(Lost::Failed.into());
+        }
+        Ok(results)
+    }
+
+    /// After a failure, asks a transactional sink whether the batch was committed all the same. Taking the lane anew
+    /// also makes sure that the attempt that failed cannot be committed later.
+    pub(super) async fn is_committed(&mut self, mark: &Mark) -> Result<bool, Halt> {
+        if self.context.sink.guarantee() != Guarantee::Transactional {
+            return Ok(false);
+        }
+        Ok(self.take_lane().await?.as_ref() == Some(mark))
+    }
+
+    async fn hold_refused(&mut self, batch: &[HeldEvent], tried: &Tried) -> Result<(), Halt> {
+        let (mut holdings, mut keys) = (Vec::new(), Vec::new());
+        // Of a key that is held already only placeholders are sent; where nobody takes them, nobody misses them.
+        let new = tried.refused.iter().filter(|(ordering_key, _)| !self.held.contains_key(*ordering_key));
+        for (ordering_key, error) in new {
+            let key = self.held_key(ordering_key, error.clone());
+            let of_key = |(at, event): &(usize, &HeldEvent)| {
+                event.written.event.ordering_key == *ordering_key && !tried.published.contains(at)
+            };
+            let events: Vec<HeldEvent> =
+                batch.iter().enumerate().filter(of_key).map(|(_, event)| event.clone()).collect();
+            tracing::warn!(
+                lane = self.state.lane.0,
+                events = events.len(),
+                error,
+                "the sink refuses an event; its ordering key is held back"
+            );
+            holdings.push(Holding::Hold { key: Some(key.clone()), events });
+            keys.push(key);
+        }
+        if holdings.is_empty() {
+            return Ok(());
+        }
+        self.store_held(holdings).await?;
+        for key in keys {
+            let parked = (key.state == HeldState::Parked).then(|| key.ordering_key.clone());
+            self.remember(key);
+            if let Some(ordering_key) = parked {
+                Box::pin(self.fill_gaps(&ordering_key)).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A key whose first attempt failed just now.
+    pub(super) fn held_key(&self, ordering_key: &str, error: String) -> HeldKey {
+        let mut key = HeldKey {
+            lane: self.state.lane,
+            ordering_key: ordering_key.to_owned(),
+            state: HeldState::Retrying,
+            attempts: 0,
+            retry_at_ms: 0,
+            error: String::new(),
+            since_ms: now_ms(),
+            events: 0,
+        };
+        self.count_attempt(&mut key, error);
+        key
+    }
+
+    /// Counts an attempt, and parks the key when it was the last.
+    pub(super) fn count_attempt(&self, key: &mut HeldKey, error: String) {
+        let settings = &self.context.settings;
+        key.attempts += 1;
+        key.error = error;
+        if key.attempts >= settings.attempts {
+            key.state = HeldState::Parked;
+            return;
+        }
+        key.state = HeldState::Retrying;
+        let pause = Backoff::after(key.attempts, settings.backoff_min, settings.backoff_max);
+        key.retry_at_ms = now_ms() + i64::try_from(pause.as_millis()).unwrap_or(i64::MAX / 2);
+    }
+
+    /// Notes that a key is held, and when it is due.
+    pub(super) fn remember(&mut self, key: HeldKey) {
+        let due = match key.state {
+            HeldState::Parked => None,
+            HeldState::Redriving => Some(Instant::now()),
+            HeldState::Retrying => {
+                let wait_ms = u64::try_from(key.retry_at_ms - now_ms()).unwrap_or(0);
+                // Another machine's clock may have written it.
+                let wait = std::time::Duration::from_millis(wait_ms).min(self.context.settings.backoff_max);
+                Some(Instant::now() + wait)
+            }
+        };
+        self.held.insert(key.ordering_key.clone(), Held { key, due, unavailable: 0 });
+    }
+}
+
+/// What became of the events of one attempt.
+struct Tried {
+    /// By their place in the batch.
+    published: std::collections::BTreeSet<usize>,
+    /// By ordering key, with what the sink said.
+    refused: BTreeMap<String, String>,
+    unavailable: Option<sink::Error>,
+    fenced: bool,
+}
+
+impl Tried {
+    fn of(batch: &[HeldEvent], results: Vec<Result<(), sink::Error>>, all_or_nothing: bool) -> Tried {
+        let mut tried = Tried {
+            published: std::collections::BTreeSet::new(),
+            refused: BTreeMap::new(),
+            unavailable: None,
+            fenced: false,
+        };
+        let whole = results.iter().all(Result::is_ok);
+        for (at, result) in results.into_iter().enumerate() {
+            match result {
+                Ok(()) if whole || !all_or_nothing => {
+                    tried.published.insert(at);
+                }
+                Ok(()) | Err(sink::Error::Behind) => {}
+                Err(sink::Error::Refused(why)) => {
+                    tried.refused.entry(batch[at].written.event.ordering_key.clone()).or_insert_with(|| told(&why));
+                }
+                Err(sink::Error::Fenced) => tried.fenced = true,
+                Err(error @ sink::Error::Unavailable(_)) => tried.unavailable = Some(error),
+            }
+        }
+        // Nothing went through and nobody said why: that must not become a loop without a pause.
+        if tried.published.is_empty() && tried.refused.is_empty() && tried.unavailable.is_none() && !tried.fenced {
+            tried.unavailable = Some(sink::Error::Unavailable("the sink took none of the events".into()));
+        }
+        tried
+    }
+}

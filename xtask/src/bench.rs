@@ -1,0 +1,16 @@
+//! `cargo xtask bench`: benchmarks, on private servers, in the release profile.
+
+use std::process::Command;
+
+use anyhow::{Result, bail};
+
+/// Runs a benchmark by name; `arguments` are its own.
+pub(crate) fn run(name: &str, arguments: &[&str]) -> Result<()> {
+    if name != "relay" {
+        bail!("unknown benchmark `{name}`: there is `relay`");
+    }
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.args(["run", "--release", "--quiet", "--package", "semel-bench", "--bin", name, "--"]).args(arguments);
+    command.current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/.."));
+    if command.status()?.success() { Ok(()) } else { bail!("the benchmark failed; what it said is above") }
+}
