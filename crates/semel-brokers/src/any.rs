@@ -115,6 +115,10 @@ impl Sink for AnySink {
         forward!(self, sink => sink.guarantee())
     }
 
+    fn fills_gaps(&self) -> bool {
+        forward!(self, sink => sink.fills_gaps())
+    }
+
     async fn take_lane(&self, lane: Lane) -> Result<Option<Position>, sink::Error> {
         forward!(self, sink => sink.take_lane(lane).await)
     }

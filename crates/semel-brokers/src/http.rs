@@ -44,6 +44,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
+use http::header::CONTENT_LENGTH;
 use http::{Method, Request, Response};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
@@ -159,6 +160,8 @@ impl HttpSink {
         *request.method_mut() = Method::POST;
         *request.uri_mut() = self.target.uri.clone();
         *request.headers_mut() = headers;
+        // The client leaves it out where there is no body, and some servers then wait for one.
+        request.headers_mut().insert(CONTENT_LENGTH, outgoing.event.payload.len().into());
         let deadline = Instant::now() + self.options.timeout;
         let answer = match timeout_at(deadline, self.client.request(request)).await {
             Ok(Ok(answer)) => answer,
@@ -190,6 +193,10 @@ impl HttpSink {
 impl Sink for HttpSink {
     fn guarantee(&self) -> Guarantee {
         Guarantee::AtLeastOnce
+    }
+
+    fn fills_gaps(&self) -> bool {
+        false
     }
 
     async fn take_lane(&self, _: Lane) -> Result<Option<Position>, sink::Error> {

@@ -87,6 +87,10 @@ impl Sink for StdoutSink {
         Guarantee::AtLeastOnce
     }
 
+    fn fills_gaps(&self) -> bool {
+        false
+    }
+
     async fn take_lane(&self, _: Lane) -> Result<Option<Position>, Error> {
         Ok(None)
     }

@@ -29,8 +29,8 @@ impl OnRabbitMq {
         channel.queue_declare(name(), queue, FieldTable::default()).await.unwrap();
         let binding = QueueBindOptions::default();
         channel.queue_bind(name(), name(), name(), binding, FieldTable::default()).await.unwrap();
-        // RabbitMQ writes a binding to the disk in its own time, up to seconds later, and a queue before it answers: the
-        // second queue takes the binding along, so that a server that is killed now has it.
+        // A RabbitMQ that has just started and is killed may come back without a binding that it had confirmed: now and
+        // then one waits for seconds in a buffer. Another durable queue takes the buffer to the disk.
         let last = ShortString::from(format!("{} is bound", harness.name));
         channel.queue_declare(last, queue, FieldTable::default()).await.unwrap();
         harness
@@ -192,16 +192,4 @@ async fn an_event_that_makes_the_broker_close_the_channel_is_found_and_refused()
         sent.iter().filter(|it| it.event.ordering_key != sent[7].event.ordering_key).cloned().collect();
     let third = publish(&sink, &others).await;
     assert!(third.iter().all(Result::is_ok), "{third:?}");
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn zz_probe() {
-    for _ in 0..3 {
-        let mut harness = OnRabbitMq::own().await;
-        harness.kill();
-        harness.restart().await;
-        let sink = harness.connect().await;
-        let results = publish(&sink, &batch(&harness.topic(), 0, 0..2, 2)).await;
-        assert!(results.iter().all(Result::is_ok), "{results:?}");
-    }
 }

@@ -107,12 +107,12 @@ async fn a_giant_tick_is_read_in_the_order_of_a_small_one() {
     let small = shop.number("SELECT count(*) FROM semel.ticks WHERE events IS NOT NULL").await;
     assert_eq!((walked.len(), small), (13_000, 1), "the second tick is a giant one");
     let by_bytes = shop.read(&mut start.clone(), PageLimit { events: 5_000, bytes: 2_000 }).await;
-    assert_eq!(walked, by_bytes);
+    assert!(walked == by_bytes, "cut by bytes, other events come");
     let scans = "SELECT coalesce(sum(seq_scan), 0)::bigint FROM pg_stat_user_tables WHERE relname LIKE 'events\\_%'";
     let before = shop.number(scans).await;
     client.batch_execute("UPDATE semel.ticks SET events = 13000 WHERE events IS NULL").await.unwrap();
     let sorted = shop.read(&mut start.clone(), PageLimit { events: 3_000, bytes: 64 << 20 }).await;
-    assert_eq!(walked, sorted);
+    assert!(walked == sorted, "sorted, other events come");
     assert_eq!(shop.number(scans).await, before, "a page has read a whole table");
     assert!(walked.windows(2).all(|pair| pair[0].cursor < pair[1].cursor));
     ordered_per_key(&walked);
