@@ -32,12 +32,14 @@ pub(crate) async fn connect(servers: &Servers, sink: SinkKind) -> Result<(Option
     Ok((Some(semel_brokers::connect(&url, &servers.fresh_name()).await?), stream))
 }
 
-/// Publishes every event of the ledger from memory, lane by lane, until all are acknowledged or the time is over.
-pub(crate) async fn drain(sink: AnySink, load: Load, ledger: &Arc<Ledger>, limit: Duration) -> Result<()> {
-    let until = Instant::now() + limit;
-    let mut lanes: BTreeMap<Lane, Vec<Outgoing>> = BTreeMap::new();
+/// Events by lane, as a relay would hand them to a sink.
+pub(crate) type Lanes = BTreeMap<Lane, Vec<Outgoing>>;
+
+/// The first `count` events.
+pub(crate) fn prepare(load: Load, count: u64) -> Result<Lanes> {
+    let mut lanes = Lanes::new();
     let execution = Execution::mint();
-    for number in 0..ledger.capacity() {
+    for number in 0..count {
         let numbered = load.event(number);
         let lane = Lane::of(&numbered.key);
         let events = lanes.entry(lane).or_default();
@@ -53,6 +55,12 @@ pub(crate) async fn drain(sink: AnySink, load: Load, ledger: &Arc<Ledger>, limit
             event,
         });
     }
+    Ok(lanes)
+}
+
+/// Publishes all of them, every lane for itself, until they are acknowledged or the time is over.
+pub(crate) async fn drain(sink: AnySink, lanes: Lanes, ledger: &Arc<Ledger>, limit: Duration) -> Result<()> {
+    let until = Instant::now() + limit;
     let sink = Arc::new(sink);
     let mut workers = JoinSet::new();
     for (lane, events) in lanes {

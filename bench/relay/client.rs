@@ -72,14 +72,19 @@ impl Client {
         Ok(())
     }
 
-    /// Publishes every event of the ledger from memory, until all are acknowledged or the time is over.
-    pub(crate) async fn drain(&self, load: Load, ledger: &Ledger, one_per_key: bool, limit: Duration) -> Result<()> {
+    /// Publishes these events, the first of `load`, until all are acknowledged or the time is over.
+    pub(crate) async fn drain(
+        &self,
+        (load, events): (Load, &[Numbered]),
+        ledger: &Ledger,
+        one_per_key: bool,
+        limit: Duration,
+    ) -> Result<()> {
         let until = Instant::now() + limit;
-        let events: Vec<Numbered> = (0..ledger.capacity()).map(|number| load.event(number)).collect();
         match self {
             Client::Null => events.iter().for_each(|event| ledger.acknowledge(&event.payload)),
-            Client::Nats(stream) if one_per_key => nats_one_per_key(stream, load, &events, ledger, until).await?,
-            Client::Nats(stream) => nats(stream, &events, ledger, until).await?,
+            Client::Nats(stream) if one_per_key => nats_one_per_key(stream, load, events, ledger, until).await?,
+            Client::Nats(stream) => nats(stream, events, ledger, until).await?,
             Client::Kafka(producer) => {
                 kafka(producer, &mut events.iter(), ledger, until).await?;
             }

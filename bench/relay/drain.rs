@@ -74,9 +74,10 @@ fn events(bench: &Bench, case: Case) -> u64 {
 async fn bare(bench: &Bench, case: Case, ledger: Ledger, postmaster: i32) -> Result<Finished> {
     let client = Client::connect(&bench.servers, case.sink).await?;
     let one_per_key = case.publisher == Publisher::BareOnePerKey;
+    let events: Vec<_> = (0..ledger.capacity()).map(|number| bench.load.event(number)).collect();
     let before = Used::now(postmaster);
     let ledger = ledger.restarted();
-    client.drain(bench.load, &ledger, one_per_key, bench.options.limit()).await?;
+    client.drain((bench.load, &events), &ledger, one_per_key, bench.options.limit()).await?;
     ledger.close();
     let used = Used::now(postmaster);
     client.end().await?;
@@ -85,9 +86,10 @@ async fn bare(bench: &Bench, case: Case, ledger: Ledger, postmaster: i32) -> Res
 
 async fn alone(bench: &Bench, case: Case, ledger: Ledger, postmaster: i32) -> Result<Finished> {
     let (Some(sink), stream) = alone::connect(&bench.servers, case.sink).await? else { bail!("nothing to measure") };
+    let lanes = alone::prepare(bench.load, ledger.capacity())?;
     let before = Used::now(postmaster);
     let ledger = Arc::new(ledger.restarted());
-    alone::drain(sink, bench.load, &ledger, bench.options.limit()).await?;
+    alone::drain(sink, lanes, &ledger, bench.options.limit()).await?;
     let used = Used::now(postmaster);
     if let Some(stream) = stream {
         stream.delete().await?;
@@ -120,7 +122,7 @@ async fn relay(bench: &Bench, case: Case, database: &Database, ledger: &Arc<Ledg
             client.end().await
         }
         _ => {
-            let running = Running::start(&bench.servers, &database.url(), case.sink, ledger).await?;
+            let running = Running::start(bench, &database.url(), case.sink, ledger).await?;
             ledger.wait_for(count, limit).await;
             ledger.close();
             running.stop().await

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use clap::Parser;
+use semel::relay::Settings;
 
 /// Measures how fast committed events get out: Semel's relay, the bare client libraries as the limit, and the polling
 /// relay that most people write.
@@ -42,6 +43,12 @@ pub(crate) struct Options {
     /// Two pauses between the commits of a Kafka transaction, in milliseconds.
     #[arg(long, num_args = 2, default_values_t = [20, 100])]
     pub(crate) commit_ms: Vec<u64>,
+    /// How many events Semel's relay reads at once, if not its default.
+    #[arg(long)]
+    page_events: Option<u32>,
+    /// How many mebibytes Semel's relay may have read and not published, if not its default.
+    #[arg(long)]
+    in_flight_mib: Option<u64>,
     /// Measures only the cases whose name holds this text; may be given more than once.
     #[arg(long)]
     pub(crate) only: Vec<String>,
@@ -58,6 +65,14 @@ impl Options {
 
     pub(crate) fn limit(&self) -> Duration {
         Duration::from_secs(self.limit_seconds.unwrap_or(if self.quick { 10 } else { 20 }).max(1))
+    }
+
+    /// How Semel's relay works: its defaults, unless told otherwise, with a pause between a lane's batches.
+    pub(crate) fn relay(&self, commit_interval: Duration) -> Settings {
+        let mut settings = Settings { commit_interval, ..Settings::default() };
+        settings.page.events = self.page_events.unwrap_or(settings.page.events);
+        settings.in_flight_bytes = self.in_flight_mib.map_or(settings.in_flight_bytes, |mib| mib << 20);
+        settings
     }
 
     pub(crate) fn steady(&self) -> Duration {

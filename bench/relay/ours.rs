@@ -12,9 +12,10 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 use crate::alone;
+use crate::bench::Bench;
 use crate::case::SinkKind;
 use crate::ledger::Ledger;
-use crate::servers::{Servers, Stream};
+use crate::servers::Stream;
 
 /// A relay at work, with a store of its own: events wake it only by being found, as in a process of its own.
 #[derive(Debug)]
@@ -25,15 +26,15 @@ pub(crate) struct Running {
 }
 
 impl Running {
-    pub(crate) async fn start(servers: &Servers, url: &str, sink: SinkKind, ledger: &Arc<Ledger>) -> Result<Running> {
+    pub(crate) async fn start(bench: &Bench, url: &str, sink: SinkKind, ledger: &Arc<Ledger>) -> Result<Running> {
         let store = Postgres::connect(url, Options::default()).await?;
         let commit_interval = match sink {
             SinkKind::KafkaTransactional(interval) => interval,
             _ => Duration::ZERO,
         };
-        let settings = Settings { commit_interval, ..Settings::default() };
+        let settings = bench.options.relay(commit_interval);
         let (stop, stopped) = oneshot::channel();
-        let (sink, stream) = alone::connect(servers, sink).await?;
+        let (sink, stream) = alone::connect(&bench.servers, sink).await?;
         let relaying = match sink {
             None => spawn(store, Recorded { inner: Null, ledger: Arc::clone(ledger) }, settings, stopped)?,
             Some(inner) => spawn(store, Recorded { inner, ledger: Arc::clone(ledger) }, settings, stopped)?,

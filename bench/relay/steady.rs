@@ -99,7 +99,7 @@ async fn run(bench: &Bench, case: Case, rate: Option<f64>, lasts: Duration) -> R
             begun
         }
         _ => {
-            let running = Running::start(&bench.servers, &url, case.sink, &ledger).await?;
+            let running = Running::start(bench, &url, case.sink, &ledger).await?;
             let begun = work.await;
             running.stop().await?;
             begun?

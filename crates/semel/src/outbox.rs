@@ -309,6 +309,8 @@ pub enum Intervention {
     Done(u64),
     /// There is no such key or event among the held ones.
     NotFound,
+    /// The event's key is held but not parked: the relay may be publishing it this very moment.
+    NotParked,
 }
 
 /// What became of a rebase.
@@ -422,8 +424,8 @@ pub trait Outbox: Store {
         dry_run: bool,
     ) -> impl Future<Output = Result<Intervention, Error>> + Send;
 
-    /// Takes one held event out for good, and writes the audit row in the same commit. If it was the key's last, the
-    /// key is free.
+    /// Takes one event of a parked key out for good, and writes the audit row in the same commit. If it was the key's
+    /// last, the key is free; otherwise it stays parked.
     fn skip_event(
         &self,
         id: EventId,

@@ -111,8 +111,12 @@ pub(super) async fn redrive(
 
 pub(super) async fn skip(store: &Postgres, id: EventId, audit: &Audit, dry_run: bool) -> Result<Intervention, Error> {
     let params: [&dyn crate::Parameter; 4] = [&id.as_uuid(), &audit.actor.as_str(), &audit.reason.as_str(), &dry_run];
-    let found: bool = store.call(SKIP, &params).await?.try_get(0).map_err(classify)?;
-    Ok(if found { Intervention::Done(1) } else { Intervention::NotFound })
+    let skipped: Option<bool> = store.call(SKIP, &params).await?.try_get(0).map_err(classify)?;
+    Ok(match skipped {
+        Some(true) => Intervention::Done(1),
+        Some(false) => Intervention::NotParked,
+        None => Intervention::NotFound,
+    })
 }
 
 pub(super) async fn rebase(store: &Postgres, audit: &Audit, dry_run: bool) -> Result<Rebased, Error> {

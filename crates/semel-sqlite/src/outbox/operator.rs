@@ -27,7 +27,6 @@ const AUDIT: &str = include_str!("../sql/outbox/audit.sql");
 const PARKED_KEYS: &str = include_str!("../sql/outbox/parked_keys.sql");
 const REDRIVE_KEY: &str = include_str!("../sql/outbox/redrive_key.sql");
 const SKIP_EVENT: &str = include_str!("../sql/outbox/skip_event.sql");
-const RETRY_NEXT_EVENT: &str = include_str!("../sql/outbox/retry_next_event.sql");
 const RUNNING_RELAYS: &str = include_str!("../sql/outbox/running_relays.sql");
 const REBASE: &str = include_str!("../sql/outbox/rebase.sql");
 const REBASE_LANES: &str = include_str!("../sql/outbox/rebase_lanes.sql");
@@ -124,18 +123,18 @@ impl Sqlite {
     ) -> Result<Intervention, Error> {
         check_audit(audit)?;
         if dry_run {
-            let found = self.readers().read(|connection| held_event(connection, id)).await?;
-            return Ok(found.map_or(Intervention::NotFound, |_| Intervention::Done(1)));
+            let found = self.readers().read(|connection| skippable(connection, id)).await?;
+            return Ok(found.map_or_else(|refused| refused, |_| Intervention::Done(1)));
         }
         self.transact(None, |connection| {
-            let Some(event) = held_event(connection, id)? else { return Ok(Intervention::NotFound) };
-            let now_ms = self.now_ms();
-            let (lane, key, seq) = (event.lane.0, &event.event.ordering_key, event.cursor.seq);
-            execute(connection, SKIP_EVENT, (seq,))?;
-            if !free_key(connection, lane, key)? {
-                execute(connection, RETRY_NEXT_EVENT, (lane, key, now_ms, seq))?;
-            }
-            note(connection, audit, "outbox skip", Some(key), Some(id), now_ms)?;
+            let event = match skippable(connection, id)? {
+                Ok(event) => event,
+                Err(refused) => return Ok(refused),
+            };
+            let key = &event.event.ordering_key;
+            execute(connection, SKIP_EVENT, (event.cursor.seq,))?;
+            free_key(connection, event.lane.0, key)?;
+            note(connection, audit, "outbox skip", Some(key), Some(id), self.now_ms())?;
             Ok(Intervention::Done(1))
         })
         .await
@@ -217,6 +216,14 @@ fn find(connection: &Connection, id: EventId) -> Result<Option<EventRecord>, Err
 fn held_event(connection: &Connection, id: EventId) -> Result<Option<Written>, Error> {
     let mut show = connection.prepare_cached(SHOW_HELD_EVENT).map_err(classify)?;
     show.query_row((id.as_uuid().as_bytes(),), written).optional().map_err(classify)
+}
+
+/// A held event of a parked key, or why it cannot be skipped.
+fn skippable(connection: &Connection, id: EventId) -> Result<Result<Written, Intervention>, Error> {
+    let Some(event) = held_event(connection, id)? else { return Ok(Err(Intervention::NotFound)) };
+    let key = key_row(connection, event.lane, &event.event.ordering_key)?;
+    let parked = key.is_some_and(|key| key.state == HeldState::Parked);
+    Ok(if parked { Ok(event) } else { Err(Intervention::NotParked) })
 }
 
 fn key_row(connection: &Connection, lane: Lane, ordering_key: &str) -> Result<Option<HeldKey>, Error> {

@@ -78,6 +78,7 @@ macro_rules! outbox_tests {
                 held_keys_are_listed_longest_first,
                 a_redrive_takes_parked_keys_and_leaves_an_audit_row,
                 a_skip_takes_one_event_out_and_leaves_an_audit_row,
+                an_event_that_is_tried_again_cannot_be_skipped,
                 a_dry_run_changes_nothing,
             }
             tidying {

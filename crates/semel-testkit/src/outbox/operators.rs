@@ -62,6 +62,8 @@ pub async fn an_operator_sees_what_became_of_an_event<H: Harness>() {
     assert_eq!(state_of(&lab, ids[2]).await, EventState::Parked);
     assert_eq!(outbox.redrive(Some(key), &audit("mended"), false).await.unwrap(), Intervention::Done(1));
     assert_eq!(state_of(&lab, ids[2]).await, EventState::Redriving);
+    let again = Holding::Update(held_key(&written[1], HeldState::Parked));
+    outbox.hold(relay, &state, &[again]).await.unwrap();
     assert_eq!(outbox.skip_event(ids[1], &audit("useless"), false).await.unwrap(), Intervention::Done(1));
     let record = outbox.show_event(ids[1]).await.unwrap().unwrap();
     assert_eq!((record.state, record.skipped), (EventState::Skipped, Some(audit("useless"))));
@@ -205,6 +207,21 @@ pub async fn a_skip_takes_one_event_out_and_leaves_an_audit_row<H: Harness>() {
         assert_eq!(lab.harness.audits(reason).await, 1);
     }
     assert_eq!(lab.harness.audits("again").await, 0);
+}
+
+/// A relay may be publishing an event that is tried again: it cannot be skipped before it is parked.
+pub async fn an_event_that_is_tried_again_cannot_be_skipped<H: Harness>() {
+    let lab = Lab::<H>::open().await;
+    let outbox = lab.outbox();
+    let (_, _, keys) = holding(&lab, &[HeldState::Retrying, HeldState::Redriving]).await;
+    for key in &keys {
+        for dry_run in [true, false] {
+            let skipped = outbox.skip_event(key[0].id, &audit("too early"), dry_run).await.unwrap();
+            assert_eq!(skipped, Intervention::NotParked);
+        }
+        assert_eq!(outbox.held_events(LANE, &key[0].event.ordering_key, 10).await.unwrap().len(), 2);
+    }
+    assert_eq!(lab.harness.audits("too early").await, 0);
 }
 
 /// A dry run says what would happen.

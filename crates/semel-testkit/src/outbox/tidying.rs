@@ -218,7 +218,8 @@ pub async fn history_and_pages_give_the_sequences_again<H: Harness>() {
     // One of them goes through and the other is skipped.
     let state = publisher.numbering.states()[usize::from(lane.0)].clone();
     let release = Holding::Release { ordering_key: keys[0].clone(), upto_seq: held[0].cursor.seq };
-    outbox.hold(publisher.id, &state, &[release]).await.unwrap();
+    let park = Holding::Update(held_key(&held[1], HeldState::Parked));
+    outbox.hold(publisher.id, &state, &[release, park]).await.unwrap();
     publisher.sequences.insert(held[0].id, sequences[0].1);
     assert_eq!(outbox.skip_event(held[1].id, &audit("useless"), false).await.unwrap(), Intervention::Done(1));
     publisher.sequences.remove(&held[1].id);

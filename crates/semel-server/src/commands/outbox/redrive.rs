@@ -71,7 +71,7 @@ pub(crate) async fn run(config: &Config, arguments: &Arguments) -> Result<Done> 
     };
     if asks {
         match redrive(true).await? {
-            Intervention::NotFound | Intervention::Done(0) => return not_parked(),
+            Intervention::NotFound | Intervention::NotParked | Intervention::Done(0) => return not_parked(),
             Intervention::Done(keys) => {
                 if !confirmed(&format!("{} will be published again from the first event. Go ahead?", counted(keys)))? {
                     return Ok(Done::Refused);
@@ -80,7 +80,7 @@ pub(crate) async fn run(config: &Config, arguments: &Arguments) -> Result<Done> 
         }
     }
     let keys = match redrive(dry_run).await? {
-        Intervention::NotFound | Intervention::Done(0) => return not_parked(),
+        Intervention::NotFound | Intervention::NotParked | Intervention::Done(0) => return not_parked(),
         Intervention::Done(keys) => keys,
     };
     if arguments.json {

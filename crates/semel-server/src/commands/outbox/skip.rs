@@ -14,7 +14,7 @@ use crate::database::{Database, with_store};
 
 const AFTER_HELP: &str = "\
 Consumers will never see the event, although its effect is committed: make sure that they can do without it. Only an
-event that is held back can be skipped (exit code 4 otherwise). Who, when and why are kept in the audit table, in the
+event of a parked key can be skipped (exit code 4 otherwise). Who, when and why are kept in the audit table, in the
 commit that takes it out. If it was the last one held, its key is free; if the key is parked, redrive it to go on.
 
 Examples:
@@ -40,7 +40,10 @@ pub(crate) struct Arguments {
     pub(super) settings: Settings,
 }
 
-/// Takes one held event out. After the commit it is never published and the audit row says who and why; after a
+/// Why an event whose key is not parked stays.
+const STILL_TRIED: &str = "is still being tried (it can be skipped once its key is parked, after publish_attempts)";
+
+/// Takes one event of a parked key out. After the commit it is never published and the audit row says who and why; after a
 /// failure or a crash before it, it is held as it was.
 pub(crate) async fn run(config: &Config, arguments: &Arguments) -> Result<Done> {
     let (audit, asks) = (arguments.change.audit()?, arguments.change.consent.asks()?);
@@ -57,7 +60,8 @@ pub(crate) async fn run(config: &Config, arguments: &Arguments) -> Result<Done> 
         EventState::Created => return left_alone("has not been tried yet"),
         EventState::Published => return left_alone("is published already"),
         EventState::Skipped => return left_alone("is skipped already"),
-        EventState::Retrying | EventState::Parked | EventState::Redriving => {}
+        EventState::Retrying | EventState::Redriving => return left_alone(STILL_TRIED),
+        EventState::Parked => {}
     }
     let shown = record::to_text(&found, false);
     if asks && !confirmed(&format!("{shown}\nConsumers will never see this event. Skip it?"))? {
@@ -66,6 +70,7 @@ pub(crate) async fn run(config: &Config, arguments: &Arguments) -> Result<Done> 
     let skipped = with_store!(&database, store => store.skip_event(id, &audit, dry_run).await);
     match skipped.context("cannot skip the event")? {
         Intervention::NotFound | Intervention::Done(0) => return left_alone("is not held any more"),
+        Intervention::NotParked => return left_alone(STILL_TRIED),
         Intervention::Done(_) => {}
     }
     if arguments.json {

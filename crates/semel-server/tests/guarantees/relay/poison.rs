@@ -4,6 +4,7 @@ use axum::http::StatusCode;
 use semel::event::EventId;
 use semel::operator::Audit;
 use semel::outbox::{EventState, HeldState, Intervention};
+use semel::sink::Lane;
 use semel_postgres::Postgres;
 use semel_sqlite::Sqlite;
 use semel_testkit::collector::{Arrival, Collector, NatsStream, Receiver, check, check_dense};
@@ -108,6 +109,53 @@ async fn one_key_among_many<S: Counting>() {
     assert!(relay.terminate().await.success());
     let record = stage.store.show_event(skipped).await.unwrap().unwrap();
     assert_eq!((record.state, record.skipped), (EventState::Skipped, Some(audit("nobody needs it"))));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_published_before_its_key_was_held_is_not_held_after_a_crash_on_postgres() {
+    killed_after_holding::<Postgres>().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_published_before_its_key_was_held_is_not_held_after_a_crash_on_sqlite() {
+    killed_after_holding::<Sqlite>().await;
+}
+
+/// The relay dies when an event of a batch is held and the batch has not ended: what comes again was held, or was
+/// published, and is either again.
+async fn killed_after_holding<S: Counting>() {
+    let stage = Stage::<S>::set(Collector::Http(Receiver::start().await)).await;
+    let Collector::Http(receiver) = &*stage.collector else { unreachable!() };
+    let busy = (0..).map(|n| format!("busy-{n}")).find(|key| Lane::of(key) == Lane::of(POISON)).unwrap();
+    let (poisoned, waiting) = ([POISON.to_owned()], [busy.clone()]);
+    // Its lane cannot go on, because of another key that is nobody's fault.
+    receiver.answer(move |arrival| match is_poison(arrival) {
+        true => refuse(arrival.number() == 2),
+        false => StatusCode::SERVICE_UNAVAILABLE,
+    });
+    stage.writer.write(&poisoned, false).await;
+    stage.writer.write(&poisoned, false).await;
+    stage.writer.write(&waiting, false).await;
+    let mut relay = stage.plan().start().await;
+    until("the key is held", async || stage.store.list_held(None, 10).await.unwrap().len() == 1).await;
+    assert!(receiver.arrived().iter().any(|arrival| arrival.number() == 1));
+    relay.kill9().await;
+
+    receiver.answer(|arrival| refuse(is_poison(arrival) && arrival.number() == 2));
+    let mut relay = stage.plan().start().await;
+    until("the key is parked and nothing else waits", async || {
+        let parked = stage.store.list_held(Some(HeldState::Parked), 10).await.unwrap();
+        parked.len() == 1 && stage.store.backlog().await.unwrap().events == 0
+    })
+    .await;
+    let parked = stage.store.list_held(None, 10).await.unwrap();
+    assert_eq!(parked[0].events, 1, "{parked:?}");
+    receiver.answer(|_| StatusCode::NO_CONTENT);
+    let audit = Audit { actor: "tester".to_owned(), reason: "mended".to_owned() };
+    stage.store.redrive(None, &audit, false).await.unwrap();
+    until("the key is free", async || stage.store.list_held(None, 10).await.unwrap().is_empty()).await;
+    check(&stage.writer.committed(), &receiver.arrived()).unwrap();
+    assert!(relay.terminate().await.success());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
