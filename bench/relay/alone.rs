@@ -71,6 +71,7 @@ pub(crate) async fn drain(sink: AnySink, lanes: Lanes, ledger: &Arc<Ledger>, lim
                 if Instant::now() >= until {
                     break;
                 }
+                ledger.send();
                 for result in sink.publish(lane, batch, &Position(vec![0])).await {
                     result?;
                 }

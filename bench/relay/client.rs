@@ -22,7 +22,7 @@ const WINDOW: usize = 4096;
 pub(crate) enum Client {
     /// Acknowledges at once.
     Null,
-    Nats(Stream),
+    Nats(Box<Stream>),
     Kafka(FutureProducer),
     KafkaTransactional(FutureProducer, Duration),
 }
@@ -31,8 +31,8 @@ impl Client {
     pub(crate) async fn connect(servers: &Servers, sink: SinkKind) -> Result<Client> {
         Ok(match sink {
             SinkKind::Null => Client::Null,
-            SinkKind::Nats => Client::Nats(servers.fresh_stream(false).await?),
-            SinkKind::NatsSynced => Client::Nats(servers.fresh_stream(true).await?),
+            SinkKind::Nats => Client::Nats(Box::new(servers.fresh_stream(false).await?)),
+            SinkKind::NatsSynced => Client::Nats(Box::new(servers.fresh_stream(true).await?)),
             SinkKind::Kafka => Client::Kafka(durable(&mut servers.kafka_client()?).create()?),
             SinkKind::KafkaTransactional(interval) => {
                 let mut config = servers.kafka_client()?;

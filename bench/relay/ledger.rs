@@ -21,6 +21,8 @@ pub(crate) struct Ledger {
     /// One above the highest number acknowledged of each key.
     highest: Box<[AtomicU64]>,
     done: AtomicU64,
+    /// When the first was sent, if that was noted.
+    sent: AtomicU64,
     /// When the measurement ended, if it did.
     closed: AtomicU64,
     repeated: AtomicU64,
@@ -45,6 +47,7 @@ impl Ledger {
             acknowledged: zeros(events),
             highest: zeros(load.keys.into()),
             done: AtomicU64::new(0),
+            sent: AtomicU64::new(0),
             closed: AtomicU64::new(0),
             repeated: AtomicU64::new(0),
             overtaken: AtomicU64::new(0),
@@ -109,6 +112,12 @@ impl Ledger {
         self.overtaken.load(Ordering::Relaxed)
     }
 
+    /// Notes that events are being sent.
+    pub(crate) fn send(&self) {
+        // The first time counts.
+        let _ = self.sent.compare_exchange(0, self.now(), Ordering::AcqRel, Ordering::Acquire);
+    }
+
     /// Ends the measurement. What is in flight still counts, at the time of its acknowledgement.
     pub(crate) fn close(&self) {
         // The first end stays.
@@ -116,15 +125,20 @@ impl Ledger {
     }
 
     /// Events acknowledged per second, the warm-up left out. If fewer than all came, time counts at least until the end.
+    ///
+    /// A slow sink answers in few bursts, of which the warm-up may be the greater part; then all of it counts, from the
+    /// first that was sent.
     pub(crate) fn rate(&self) -> f64 {
         let mut times = nonzero(&self.acknowledged);
         times.sort_unstable();
-        let (Some(from), Some(last)) = (times.get(times.len() / WARM_UP), times.last()) else { return 0.0 };
+        let (Some(warm), Some(last)) = (times.get(times.len() / WARM_UP), times.last()) else { return 0.0 };
         let closed = if times.len() == self.acknowledged.len() { 0 } else { self.closed.load(Ordering::Acquire) };
-        // A sink acknowledges in bursts: those that came with the last of the warm-up belong to it.
-        let after = times.iter().filter(|at| *at > from).count();
-        let seconds = Duration::from_nanos(closed.max(*last) - from).as_secs_f64();
-        if seconds > 0.0 { after as f64 / seconds } else { 0.0 }
+        let upto = closed.max(*last);
+        let sent = self.sent.load(Ordering::Acquire).min(*warm);
+        let from = if (upto - warm) * 2 < upto - sent { sent } else { *warm };
+        let count = times.iter().filter(|at| **at > from).count();
+        let seconds = Duration::from_nanos(upto - from).as_secs_f64();
+        if seconds > 0.0 { count as f64 / seconds } else { 0.0 }
     }
 
     /// Events acknowledged per second between two moments.

@@ -56,7 +56,12 @@ async fn main() -> Result<()> {
     let sinks: Vec<SinkKind> = cases.iter().map(|case| case.sink).collect();
     let servers = Servers::start(&sinks).await?;
     let json = options.json;
-    let report = measure(&Bench::new(options, servers), &cases, &commits).await?;
+    let bench = Bench::new(options, servers);
+    let report = tokio::select! {
+        report = measure(&bench, &cases, &commits) => report?,
+        // The servers end with what is dropped here, not with a signal of ours.
+        () = interrupted() => bail!("interrupted"),
+    };
     if json {
         println!("{}", serde_json::to_string_pretty(&report)?);
     } else {
@@ -100,6 +105,20 @@ async fn measure(bench: &Bench, cases: &[Case], commits: &[Duration]) -> Result<
     report.judge(&transactional);
     report.machine.push(format!("load after: {}", load_average()));
     Ok(report)
+}
+
+/// Completes on Ctrl-C and on SIGTERM.
+async fn interrupted() {
+    let terminated = async {
+        match tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate()) {
+            Ok(mut signal) => signal.recv().await,
+            Err(_) => std::future::pending().await,
+        }
+    };
+    tokio::select! {
+        _ = tokio::signal::ctrl_c() => {}
+        _ = terminated => {}
+    }
 }
 
 /// How busy the machine is, by its own account.

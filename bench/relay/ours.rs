@@ -107,6 +107,7 @@ impl<K: Sink> Sink for Recorded<K> {
     }
 
     async fn publish(&self, lane: Lane, batch: &[Outgoing], position: &Position) -> Vec<Result<(), Error>> {
+        self.ledger.send();
         let results = self.inner.publish(lane, batch, position).await;
         for (outgoing, result) in batch.iter().zip(&results) {
             if result.is_ok() {

@@ -8,7 +8,7 @@ use anyhow::{Result, bail};
 use crate::{interrupt, services};
 
 /// One set of features for every step, so that nothing is compiled twice. All sinks are in it.
-const FEATURES: &str = "semel-server/failpoints,semel-brokers/kafka-tls";
+const FEATURES: &str = "semel-server/failpoints,semel-server/kafka-tls";
 const GET_CARGO_DENY: &str = "cargo install --locked cargo-deny@0.20.2";
 
 /// What to run.

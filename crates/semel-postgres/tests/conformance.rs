@@ -14,6 +14,7 @@ use semel_testkit::pgbouncer::Bouncer;
 /// How the store under test reaches its database.
 trait Setup: Send + Sync + 'static {
     const POOLED: bool = false;
+    const OLD_SNAPSHOTS: bool = false;
 
     fn options() -> Options {
         Options::default()
@@ -30,6 +31,8 @@ struct OnPostgres<S> {
 
 impl<S: Setup> Harness for OnPostgres<S> {
     type Store = Postgres;
+
+    const OLD_SNAPSHOTS: bool = S::OLD_SNAPSHOTS;
 
     async fn create() -> OnPostgres<S> {
         let database = TempDatabase::create().await;
@@ -104,6 +107,8 @@ mod serializable {
     struct Serializable;
 
     impl Setup for Serializable {
+        const OLD_SNAPSHOTS: bool = true;
+
         fn options() -> Options {
             Options { isolation: Isolation::Serializable, ..Options::default() }
         }

@@ -32,7 +32,7 @@ use crate::relay::backoff::Backoff;
 use crate::relay::keeper::Keeper;
 use crate::relay::shift::{Ended, Shift};
 use crate::sink::Sink;
-use crate::{Error as StoreError, observe};
+use crate::{Clock, Error as StoreError, SystemClock, observe};
 
 /// Moves events from the store `S` to the sink `K`.
 #[derive(Debug)]
@@ -215,6 +215,10 @@ fn failed(what: &'static str, error: &(dyn std::error::Error + 'static)) {
     let causes = std::iter::successors(error.source(), |error| error.source()).map(ToString::to_string);
     let causes = causes.collect::<Vec<_>>().join(": ");
     tracing::warn!(%error, causes, "the relay could not {what} and will try again");
+}
+
+fn now_ms() -> i64 {
+    SystemClock.now_ms()
 }
 
 /// The text of an error with its causes, cut to what is stored of it.

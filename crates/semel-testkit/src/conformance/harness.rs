@@ -12,6 +12,10 @@ pub trait Harness: Sized + Send + Sync + 'static {
     /// The store under test.
     type Store: Store;
 
+    /// Whether a claim may be judged by a snapshot that is older than its lock, as above READ COMMITTED. Then it may
+    /// say *fresh* of a key that has just been completed, and the commit is refused.
+    const OLD_SNAPSHOTS: bool = false;
+
     /// A fresh, migrated database.
     fn create() -> impl Future<Output = Self> + Send;
 

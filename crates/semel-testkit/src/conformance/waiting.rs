@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use semel::{Claim, Key, Tx};
+use semel::{Claim, Error, Key, Tx};
 
 use super::harness::{Harness, Lab, reply};
 
@@ -17,7 +17,14 @@ pub async fn a_waiting_request_replays_when_the_first_completes<H: Harness>() {
     let waiting = tokio::spawn(async move { semel.claim(&ask).await });
     tokio::task::yield_now().await;
     lab.semel.finish(&lab.ask(&key), tx, &reply(201, &key)).await.unwrap();
-    let Claim::Replay(recorded) = waiting.await.unwrap().unwrap() else { panic!("the first one completed") };
+    let mut claim = waiting.await.unwrap().unwrap();
+    if H::OLD_SNAPSHOTS && let Claim::Fresh(mut late) = claim {
+        H::insert(&mut late, key.as_str()).await.unwrap();
+        let refused = lab.semel.finish(&lab.ask(&key), late, &reply(202, &key)).await.unwrap_err();
+        assert!(matches!(refused, Error::Raced | Error::Conflict(_)), "{refused:?}");
+        claim = lab.semel.claim(&lab.ask(&key)).await.unwrap();
+    }
+    let Claim::Replay(recorded) = claim else { panic!("the first one completed") };
     assert_eq!(recorded.reply, reply(201, &key));
     assert_eq!(lab.effects(&key).await, 1);
 }

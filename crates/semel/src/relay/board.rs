@@ -33,11 +33,14 @@ struct Posted {
 }
 
 impl Board {
-    /// A board on which these states are posted, and stored already.
+    /// A board on which these states are posted. They are stored soon: those of lanes that this relay had before may
+    /// not have been.
     pub(super) fn new(states: &[LaneState]) -> Board {
-        let posted = |state: &LaneState| Posted { state: state.clone(), counted: false, moved: false };
+        let posted = |state: &LaneState| Posted { state: state.clone(), counted: true, moved: true };
         let lanes = states.iter().map(|state| (state.lane, posted(state))).collect();
-        Board { lanes: Mutex::new(lanes), posted: Notify::new() }
+        let board = Board { lanes: Mutex::new(lanes), posted: Notify::new() };
+        board.posted.notify_one();
+        board
     }
 
     /// Where every lane stands.

@@ -6,12 +6,15 @@ use std::time::{Duration, Instant};
 use crate::outbox::{Blocker, Outbox};
 use crate::relay::lane::Message;
 use crate::relay::shift::Feeds;
-use crate::relay::{Context, failed};
+use crate::relay::{Context, failed, now_ms};
 use crate::sink::{Lane, Sink};
 use crate::{failpoint, observe};
 
 /// Counting a large backlog takes long: at most this share of the time goes into it.
 const COUNTING_SHARE: u32 = 20;
+
+/// How long a transaction is open before the log names it. Shorter ones are every day's.
+const NAMED_AFTER_MS: i64 = 5_000;
 
 /// Makes room, counts what waits, and has workers look after their held keys, for as long as it is polled.
 pub(super) async fn keep<S: Outbox, K: Sink>(context: &Context<S, K>, feeds: &Feeds) {
@@ -59,13 +62,14 @@ pub(super) async fn keep<S: Outbox, K: Sink>(context: &Context<S, K>, feeds: &Fe
     }
 }
 
-/// Says who holds the outbox up, once for each.
+/// Says who has held the outbox up for long, once for each.
 fn name_blockers(named: &mut Vec<i32>, blockers: &[Blocker]) {
-    for blocker in blockers {
+    let since_ms = now_ms() - NAMED_AFTER_MS;
+    for blocker in blockers.iter().filter(|blocker| blocker.since_ms < since_ms) {
         if !named.contains(&blocker.pid) {
             let Blocker { holds, pid, who, since_ms, state, query } = blocker;
             tracing::warn!(holds, pid, who, since_ms, state, query, "a session of the database holds the outbox up");
         }
     }
-    *named = blockers.iter().map(|blocker| blocker.pid).collect();
+    *named = blockers.iter().filter(|blocker| blocker.since_ms < since_ms).map(|blocker| blocker.pid).collect();
 }

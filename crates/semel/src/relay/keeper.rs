@@ -40,24 +40,10 @@ impl<S: Outbox, K: Sink> Keeper<S, K> {
         LANES.div_ceil(relays)
     }
 
-    /// Takes up to `most` lanes that nobody has.
-    pub(super) async fn take(&self, most: u16) -> Vec<LaneState> {
-        match self.context.store.take_lanes(self.context.joined.id, most).await {
-            Ok(taken) => {
-                if !taken.is_empty() {
-                    failpoint::reach(failpoint::RELAY_TAKEN_OVER).await;
-                    tracing::debug!(lanes = taken.len(), "the relay has taken lanes");
-                }
-                return taken;
-            }
-            Err(StoreError::Fenced) => self.context.lose(Lost::Fenced),
-            // It may have been done all the same: lanes that this relay has and does not know of are nobody's.
-            Err(error) => {
-                failed("take lanes", &error);
-                self.context.lose(Lost::Failed);
-            }
-        }
-        Vec::new()
+    /// Takes up to `most` lanes that nobody has, in a task of its own: what runs beside it may have to go on before the
+    /// store can answer.
+    pub(super) fn take(&self, most: u16) -> JoinHandle<Vec<LaneState>> {
+        tokio::spawn(take(Arc::clone(&self.context), most))
     }
 
     /// Gives lanes up, where they stand. What becomes of a failure is the membership's end.
@@ -77,6 +63,25 @@ impl<S, K> Drop for Keeper<S, K> {
     fn drop(&mut self) {
         self.renewing.abort();
     }
+}
+
+async fn take<S: Outbox, K: Sink>(context: Arc<Context<S, K>>, most: u16) -> Vec<LaneState> {
+    match context.store.take_lanes(context.joined.id, most).await {
+        Ok(taken) => {
+            if !taken.is_empty() {
+                failpoint::reach(failpoint::RELAY_TAKEN_OVER).await;
+                tracing::debug!(lanes = taken.len(), "the relay has taken lanes");
+            }
+            return taken;
+        }
+        Err(StoreError::Fenced) => context.lose(Lost::Fenced),
+        // It may have been done all the same: lanes that this relay has and does not know of are nobody's.
+        Err(error) => {
+            failed("take lanes", &error);
+            context.lose(Lost::Failed);
+        }
+    }
+    Vec::new()
 }
 
 /// Renews three times in a lease. When the lease may have run out, the membership counts as lost: what is sent after

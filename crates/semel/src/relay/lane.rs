@@ -5,7 +5,7 @@ mod publish;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
@@ -16,7 +16,7 @@ use crate::relay::board::Board;
 use crate::relay::position::Mark;
 use crate::relay::reader::Parcel;
 use crate::relay::{Context, Lost, failed, numbering};
-use crate::sink::{self, Sink};
+use crate::sink::{self, Guarantee, Sink};
 use crate::{Error as StoreError, observe};
 
 /// What a worker is told.
@@ -39,6 +39,11 @@ pub(super) struct Worker<S, K> {
     committed: Option<Cursor>,
     /// Keys whose events go to the held ones, and when their first is tried next.
     held: BTreeMap<String, Held>,
+    /// Where the held events of keys began when the lane was taken. What is read again from before is not held: it has
+    /// been published, or a transactional sink has still to take it.
+    held_from: BTreeMap<String, Cursor>,
+    /// Keys that were found or made parked, and whose events' places are not filled yet.
+    parked_now: Vec<String>,
     messages: mpsc::UnboundedReceiver<Message>,
     stopping: watch::Receiver<bool>,
     /// When the next batch may go at the earliest.
@@ -77,8 +82,18 @@ impl<S: Outbox, K: Sink> Worker<S, K> {
         messages: mpsc::UnboundedReceiver<Message>,
         stopping: watch::Receiver<bool>,
     ) -> Worker<S, K> {
-        let (held, next_batch_at) = (BTreeMap::new(), Instant::now());
-        Worker { context, board, state, committed: None, held, messages, stopping, next_batch_at }
+        Worker {
+            context,
+            board,
+            state,
+            committed: None,
+            held: BTreeMap::new(),
+            held_from: BTreeMap::new(),
+            parked_now: Vec::new(),
+            messages,
+            stopping,
+            next_batch_at: Instant::now(),
+        }
     }
 
     /// Works until it is told to stop, or the membership is over.
@@ -104,11 +119,13 @@ impl<S: Outbox, K: Sink> Worker<S, K> {
     async fn begin(&mut self) -> Result<(), Halt> {
         let mark = self.take_lane().await?;
         self.look_after_held().await?;
-        let parked = self.held.values().filter(|held| held.key.state == HeldState::Parked);
-        for ordering_key in parked.map(|held| held.key.ordering_key.clone()).collect::<Vec<_>>() {
-            // Whoever parked it may have died before the placeholders went out.
-            self.fill_gaps(&ordering_key).await?;
+        for ordering_key in self.held.keys().cloned().collect::<Vec<_>>() {
+            if let Some(first) = self.held_events(&ordering_key, 1).await?.first() {
+                self.held_from.insert(ordering_key, first.written.cursor);
+            }
         }
+        // Whoever parked a key may have died before the placeholders went out.
+        self.fill_new_gaps().await?;
         if let Some(mark) = mark.filter(|mark| mark.incarnation == self.context.joined.incarnation) {
             self.committed = Some(mark.cursor());
             if let Some(held) = &mark.held {
@@ -194,7 +211,7 @@ impl<S: Outbox, K: Sink> Worker<S, K> {
                 let event = HeldEvent { written, sequence };
                 if let Some(tail) = tails.get_mut(&event.written.event.ordering_key) {
                     tail.push(event);
-                } else if self.held.contains_key(&event.written.event.ordering_key) {
+                } else if self.is_held(&event) {
                     tails.insert(event.written.event.ordering_key.clone(), vec![event]);
                 } else {
                     batch.push(event);
@@ -208,16 +225,34 @@ impl<S: Outbox, K: Sink> Worker<S, K> {
                 let gaps = tails.iter().filter(|(key, _)| parked(key)).flat_map(|(_, tail)| tail);
                 batch.extend(gaps.map(numbering::placeholder));
             }
-            let holdings = tails.into_values().map(|events| Holding::Hold { key: None, events }).collect();
-            self.store_held(holdings).await?;
+        }
+        let mut holdings = tails.into_values().map(|events| Holding::Hold { key: None, events }).collect();
+        if self.holds_first() {
+            self.store_held(&mut holdings).await?;
         }
         if !batch.is_empty() {
             self.next_batch_at = Instant::now() + self.context.settings.commit_interval;
-            self.publish(batch, upto).await?;
+            holdings.extend(self.publish(batch, upto).await?);
         }
         self.state = after;
+        self.store_held(&mut holdings).await?;
+        self.fill_new_gaps().await?;
         self.board.post(&self.state, counted);
         Ok(())
+    }
+
+    /// Whether held events must be stored before the rest of their batch goes out. A transactional sink commits the
+    /// batch's end as the lane's position, and nothing before that is sent again. With other sinks they are stored
+    /// together with that position: a crash before then has the whole batch read again, as if nothing had been tried.
+    fn holds_first(&self) -> bool {
+        self.context.sink.guarantee() == Guarantee::Transactional
+    }
+
+    /// Whether an event belongs to the held ones.
+    fn is_held(&self, event: &HeldEvent) -> bool {
+        let ordering_key = &event.written.event.ordering_key;
+        self.held.contains_key(ordering_key)
+            && self.held_from.get(ordering_key).is_none_or(|from| event.written.cursor >= *from)
     }
 
     /// Takes the lane at the sink, however long that takes.
@@ -236,12 +271,18 @@ impl<S: Outbox, K: Sink> Worker<S, K> {
     }
 
     /// Stores what becomes of held keys together with where the lane stands, however long that takes: nothing can go on
-    /// before it is stored.
-    async fn store_held(&mut self, holdings: Vec<Holding>) -> Result<(), Halt> {
+    /// before it is stored. What is stored is taken from the list.
+    async fn store_held(&mut self, holdings: &mut Vec<Holding>) -> Result<(), Halt> {
+        if holdings.is_empty() {
+            return Ok(());
+        }
         let mut backoff = self.backoff();
         loop {
-            match self.context.store.hold(self.context.joined.id, &self.state, &holdings).await {
-                Ok(()) => return Ok(()),
+            match self.context.store.hold(self.context.joined.id, &self.state, holdings).await {
+                Ok(()) => {
+                    holdings.clear();
+                    return Ok(());
+                }
                 Err(StoreError::Fenced) => return Err(Lost::Fenced.into()),
                 Err(error) => {
                     failed("store held events", &error);
@@ -258,11 +299,6 @@ impl<S: Outbox, K: Sink> Worker<S, K> {
     async fn pause(&mut self, backoff: &mut Backoff) -> Result<(), Halt> {
         if backoff.pause(&mut self.stopping).await { Ok(()) } else { Err(Halt::Stopping) }
     }
-}
-
-fn now_ms() -> i64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
-    i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
 }
 
 /// Records how long an event took to get out.

@@ -5,7 +5,7 @@ use std::pin::pin;
 use std::sync::Arc;
 
 use tokio::sync::{mpsc, watch};
-use tokio::task::JoinSet;
+use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::Instant;
 
 use crate::observe;
@@ -67,7 +67,15 @@ impl<S: Outbox, K: Sink> Shift<S, K> {
         let mut reading = pin!(reader.read());
         let mut storing = pin!(self.board.store(context));
         let mut housekeeping = pin!(housekeeping::keep(context, &self.feeds));
+        let mut taking: Option<JoinHandle<Vec<LaneState>>> = None;
         loop {
+            let taken = async {
+                match &mut taking {
+                    Some(taking) => taking.await.unwrap_or_default(),
+                    None => std::future::pending().await,
+                }
+            };
+            // No branch waits for the store: a future that is not polled may be in the middle of a write.
             tokio::select! {
                 why = context.until_lost() => return Ended::Lost(why),
                 () = stopped(stop) => return Ended::Stopped,
@@ -78,16 +86,19 @@ impl<S: Outbox, K: Sink> Shift<S, K> {
                     // A worker ends by itself only when the lane is lost.
                     context.lose(Lost::Failed);
                 }
+                taken = taken => {
+                    taking = None;
+                    if !taken.is_empty() {
+                        return Ended::Took(taken);
+                    }
+                }
                 share = keeper.share() => {
                     let has = u16::try_from(self.feeds.len()).unwrap_or(u16::MAX);
-                    if has > share {
+                    if taking.is_none() && has > share {
                         return Ended::Surplus { share };
                     }
-                    if has < share {
-                        let taken = keeper.take(share - has).await;
-                        if !taken.is_empty() {
-                            return Ended::Took(taken);
-                        }
+                    if taking.is_none() && has < share {
+                        taking = Some(keeper.take(share - has));
                     }
                 }
             }

@@ -2,11 +2,11 @@
 
 use tokio::time::Instant;
 
-use super::{Halt, Worker, note_published, now_ms};
+use super::{Halt, Worker, note_published};
 use crate::outbox::{Cursor, HeldEvent, HeldState, Holding, Outbox};
 use crate::relay::backoff::Backoff;
 use crate::relay::position::{HeldMark, Mark};
-use crate::relay::{Lost, failed, numbering, told};
+use crate::relay::{Lost, failed, now_ms, numbering, told};
 use crate::sink::{self, Sink};
 
 /// The most held events sent at once.
@@ -59,7 +59,7 @@ impl<S: Outbox, K: Sink> Worker<S, K> {
             .map(|event| (event.written.cursor.seq, numbering::count(&mut self.state, &event.written)))
             .collect();
         let renumber = Holding::Renumber { ordering_key: ordering_key.to_owned(), sequences };
-        if let Err(halt) = self.store_held(vec![renumber]).await {
+        if let Err(halt) = self.store_held(&mut vec![renumber]).await {
             // It may have been stored or not: nothing more is counted here, and the lane is read anew by whoever has
             // it next.
             self.state = before;
@@ -140,10 +140,17 @@ impl<S: Outbox, K: Sink> Worker<S, K> {
                 "an ordering key is parked; see `semel outbox parked`"
             );
         }
-        let parked = key.state == HeldState::Parked;
-        self.store_held(vec![Holding::Update(key.clone())]).await?;
+        self.store_held(&mut vec![Holding::Update(key.clone())]).await?;
         self.remember(key);
-        if parked { self.fill_gaps(ordering_key).await } else { Ok(()) }
+        self.fill_new_gaps().await
+    }
+
+    /// Publishes placeholders for keys that were parked just now.
+    pub(super) async fn fill_new_gaps(&mut self) -> Result<(), Halt> {
+        for ordering_key in std::mem::take(&mut self.parked_now) {
+            self.fill_gaps(&ordering_key).await?;
+        }
+        Ok(())
     }
 
     /// Publishes a placeholder for every event of a parked key.
@@ -153,7 +160,8 @@ impl<S: Outbox, K: Sink> Worker<S, K> {
         }
         let events = self.held_events(ordering_key, MOST_REDRIVEN).await?;
         let cursor = self.sink_cursor();
-        self.publish(events.iter().map(numbering::placeholder).collect(), cursor).await
+        // Where nobody takes them, nobody misses them.
+        self.publish(events.iter().map(numbering::placeholder).collect(), cursor).await.map(drop)
     }
 
     /// Frees what has gone out; the key too, if nothing of it is left.
@@ -162,7 +170,7 @@ impl<S: Outbox, K: Sink> Worker<S, K> {
         published.iter().for_each(|event| note_published(event, now_ms));
         let Some(last) = published.last() else { return Ok(()) };
         let upto_seq = last.written.cursor.seq;
-        self.store_held(vec![Holding::Release { ordering_key: ordering_key.to_owned(), upto_seq }]).await?;
+        self.store_held(&mut vec![Holding::Release { ordering_key: ordering_key.to_owned(), upto_seq }]).await?;
         self.look_after_held().await
     }
 
@@ -175,7 +183,7 @@ impl<S: Outbox, K: Sink> Worker<S, K> {
         let is_it = |event: &&HeldEvent| event.written.cursor.seq == mark.seq && event.sequence == mark.sequence;
         if events.iter().any(|event| is_it(&event)) {
             let ordering_key = mark.ordering_key.clone();
-            self.store_held(vec![Holding::Release { ordering_key, upto_seq: mark.seq }]).await?;
+            self.store_held(&mut vec![Holding::Release { ordering_key, upto_seq: mark.seq }]).await?;
             self.look_after_held().await?;
         }
         Ok(())
@@ -186,7 +194,7 @@ impl<S: Outbox, K: Sink> Worker<S, K> {
         self.committed.map_or(self.state.cursor, |committed| committed.max(self.state.cursor))
     }
 
-    async fn held_events(&mut self, ordering_key: &str, limit: u32) -> Result<Vec<HeldEvent>, Halt> {
+    pub(super) async fn held_events(&mut self, ordering_key: &str, limit: u32) -> Result<Vec<HeldEvent>, Halt> {
         let mut backoff = self.backoff();
         loop {
             match self.context.store.held_events(self.state.lane, ordering_key, limit).await {

@@ -4,21 +4,21 @@ use std::collections::BTreeMap;
 
 use tokio::time::Instant;
 
-use super::{Halt, Held, Worker, note_published, now_ms};
+use super::{Halt, Held, Worker, note_published};
+use crate::event::PLACEHOLDER;
 use crate::outbox::{Cursor, HeldEvent, HeldKey, HeldState, Holding, Outbox};
 use crate::relay::backoff::Backoff;
 use crate::relay::position::Mark;
-use crate::relay::{Lost, failed, numbering, told};
+use crate::relay::{Lost, failed, now_ms, numbering, told};
 use crate::sink::{self, Guarantee, Outgoing, Sink};
 use crate::{failpoint, observe};
 
 impl<S: Outbox, K: Sink> Worker<S, K> {
-    /// Publishes a batch. Events of a key that is refused are held, with their sequences, before anything later is
-    /// sent; a sink that cannot be reached is tried again for as long as it takes.
-    ///
-    /// The holding is stored while the lane still stands before the batch. After a crash the batch comes again: what is
-    /// held stays held, the rest is sent again as it was.
-    pub(super) async fn publish(&mut self, mut batch: Vec<HeldEvent>, upto: Cursor) -> Result<(), Halt> {
+    /// Publishes a batch. Events of a key that is refused are held, with their sequences, and come back to be stored,
+    /// unless they had to be stored before the rest could go. A sink that cannot be reached is tried again for as long
+    /// as it takes.
+    pub(super) async fn publish(&mut self, mut batch: Vec<HeldEvent>, upto: Cursor) -> Result<Vec<Holding>, Halt> {
+        let mut holdings = Vec::new();
         let mark = Mark::new(&self.context.joined.incarnation, upto);
         let mut backoff = self.backoff();
         while !batch.is_empty() {
@@ -31,7 +31,10 @@ impl<S: Outbox, K: Sink> Worker<S, K> {
             }
             let refused = &tried.refused;
             if !refused.is_empty() {
-                self.hold_refused(&batch, &tried).await?;
+                holdings.extend(self.hold_refused(&batch, &tried));
+                if self.holds_first() {
+                    self.store_held(&mut holdings).await?;
+                }
             }
             let mut at = 0;
             batch.retain(|event| {
@@ -42,11 +45,11 @@ impl<S: Outbox, K: Sink> Worker<S, K> {
                 failed("reach the sink", &error);
                 self.pause(&mut backoff).await?;
                 if self.is_committed(&mark).await? {
-                    return Ok(());
+                    break;
                 }
             }
         }
-        Ok(())
+        Ok(holdings)
     }
 
     /// Sends events once.
@@ -94,38 +97,36 @@ impl<S: Outbox, K: Sink> Worker<S, K> {
         Ok(self.take_lane().await?.as_ref() == Some(mark))
     }
 
-    async fn hold_refused(&mut self, batch: &[HeldEvent], tried: &Tried) -> Result<(), Halt> {
-        let (mut holdings, mut keys) = (Vec::new(), Vec::new());
-        // Of a key that is held already only placeholders are sent; where nobody takes them, nobody misses them.
-        let new = tried.refused.iter().filter(|(ordering_key, _)| !self.held.contains_key(*ordering_key));
-        for (ordering_key, error) in new {
-            let key = self.held_key(ordering_key, error.clone());
-            let of_key = |(at, event): &(usize, &HeldEvent)| {
-                event.written.event.ordering_key == *ordering_key && !tried.published.contains(at)
+    /// Takes the events of refused keys out of a batch.
+    fn hold_refused(&mut self, batch: &[HeldEvent], tried: &Tried) -> Vec<Holding> {
+        let mut holdings = Vec::new();
+        for (ordering_key, error) in &tried.refused {
+            let of_key = |(at, held): &(usize, &HeldEvent)| {
+                let event = &held.written.event;
+                // Nobody misses a placeholder where nobody takes it.
+                event.ordering_key == *ordering_key && event.event_type != PLACEHOLDER && !tried.published.contains(at)
             };
             let events: Vec<HeldEvent> =
                 batch.iter().enumerate().filter(of_key).map(|(_, event)| event.clone()).collect();
+            if events.is_empty() {
+                continue;
+            }
+            if self.held.contains_key(ordering_key) {
+                self.held_from.remove(ordering_key);
+                holdings.push(Holding::Hold { key: None, events });
+                continue;
+            }
+            let key = self.held_key(ordering_key, error.clone());
             tracing::warn!(
                 lane = self.state.lane.0,
                 events = events.len(),
                 error,
                 "the sink refuses an event; its ordering key is held back"
             );
-            holdings.push(Holding::Hold { key: Some(key.clone()), events });
-            keys.push(key);
+            self.remember(key.clone());
+            holdings.push(Holding::Hold { key: Some(key), events });
         }
-        if holdings.is_empty() {
-            return Ok(());
-        }
-        self.store_held(holdings).await?;
-        for key in keys {
-            let parked = (key.state == HeldState::Parked).then(|| key.ordering_key.clone());
-            self.remember(key);
-            if let Some(ordering_key) = parked {
-                Box::pin(self.fill_gaps(&ordering_key)).await?;
-            }
-        }
-        Ok(())
+        holdings
     }
 
     /// A key whose first attempt failed just now.
@@ -170,6 +171,10 @@ impl<S: Outbox, K: Sink> Worker<S, K> {
                 Some(Instant::now() + wait)
             }
         };
+        let known = self.held.get(&key.ordering_key).map(|held| held.key.state);
+        if key.state == HeldState::Parked && known != Some(HeldState::Parked) {
+            self.parked_now.push(key.ordering_key.clone());
+        }
         self.held.insert(key.ordering_key.clone(), Held { key, due, unavailable: 0 });
     }
 }
