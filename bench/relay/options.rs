@@ -64,7 +64,7 @@ impl Options {
     }
 
     pub(crate) fn limit(&self) -> Duration {
-        Duration::from_secs(self.limit_seconds.unwrap_or(if self.quick { 10 } else { 20 }).max(1))
+        Duration::from_secs(self.limit_seconds.unwrap_or(10).max(1))
     }
 
     /// How Semel's relay works: its defaults, unless told otherwise, with a pause between a lane's batches.

@@ -78,6 +78,10 @@ async fn run(bench: &Bench, case: Case, rate: Option<f64>, lasts: Duration) -> R
         }
         let begun = ledger.elapsed();
         writers::write(&url, table, bench.load, pace, &ledger).await?;
+        if pace.rate.is_none() {
+            // What writers flat out left behind need not be published.
+            return Ok(begun);
+        }
         let all = FIRST + ledger.commits();
         if !ledger.wait_for(all, PATIENCE).await {
             bail!("{case}: {} of {all} events were acknowledged", ledger.done());

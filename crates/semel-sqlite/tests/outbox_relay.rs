@@ -117,17 +117,6 @@ async fn what_is_held_behind_a_key_that_was_just_freed_is_tried() {
     assert_eq!(record.state, EventState::Retrying);
 }
 
-#[tokio::test]
-async fn attempts_count_for_the_first_event_alone() {
-    let holder = Holder::new(HeldState::Retrying, 3).await;
-    holder.skip(1).await;
-    assert_eq!(holder.row().await.unwrap().attempts, 7, "the first is still the first");
-    holder.skip(0).await;
-    let row = holder.row().await.unwrap();
-    assert_eq!((row.state, row.attempts, row.events), (HeldState::Retrying, 0, 1));
-    assert!(row.retry_at_ms <= holder.store.backlog().await.unwrap().now_ms, "the next is tried at once");
-}
-
 /// Its sequences have gone out to consumers without it, so it needs new ones, and those come with a redrive.
 #[tokio::test]
 async fn a_parked_key_stays_parked_when_its_first_event_is_skipped() {

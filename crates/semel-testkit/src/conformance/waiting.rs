@@ -18,7 +18,9 @@ pub async fn a_waiting_request_replays_when_the_first_completes<H: Harness>() {
     tokio::task::yield_now().await;
     lab.semel.finish(&lab.ask(&key), tx, &reply(201, &key)).await.unwrap();
     let mut claim = waiting.await.unwrap().unwrap();
-    if H::OLD_SNAPSHOTS && let Claim::Fresh(mut late) = claim {
+    if H::OLD_SNAPSHOTS
+        && let Claim::Fresh(mut late) = claim
+    {
         H::insert(&mut late, key.as_str()).await.unwrap();
         let refused = lab.semel.finish(&lab.ask(&key), late, &reply(202, &key)).await.unwrap_err();
         assert!(matches!(refused, Error::Raced | Error::Conflict(_)), "{refused:?}");

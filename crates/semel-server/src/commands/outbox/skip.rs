@@ -43,8 +43,8 @@ pub(crate) struct Arguments {
 /// Why an event whose key is not parked stays.
 const STILL_TRIED: &str = "is still being tried (it can be skipped once its key is parked, after publish_attempts)";
 
-/// Takes one event of a parked key out. After the commit it is never published and the audit row says who and why; after a
-/// failure or a crash before it, it is held as it was.
+/// Takes one event of a parked key out. After the commit it is never published and the audit row says who and why;
+/// after a failure or a crash before it, it is held as it was.
 pub(crate) async fn run(config: &Config, arguments: &Arguments) -> Result<Done> {
     let (audit, asks) = (arguments.change.audit()?, arguments.change.consent.asks()?);
     let dry_run = arguments.change.consent.dry_run;
