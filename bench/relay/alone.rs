@@ -75,7 +75,7 @@ pub(crate) async fn drain(sink: AnySink, lanes: Lanes, ledger: &Arc<Ledger>, lim
                 for result in sink.publish(lane, batch, &Position(vec![0])).await {
                     result?;
                 }
-                batch.iter().for_each(|outgoing| ledger.acknowledge(&outgoing.event.payload));
+                ledger.acknowledge_all(batch.iter().map(|outgoing| outgoing.event.payload.as_ref()));
             }
             anyhow::Ok(())
         });

@@ -96,7 +96,7 @@ impl Client {
                     let sent = kafka(producer, &mut left, &Ledger::new(load, 0), commit_at).await?;
                     let committing = producer.clone();
                     blocking(move || committing.commit_transaction(Duration::from_secs(30))).await?;
-                    sent.iter().for_each(|event| ledger.acknowledge(&event.payload));
+                    ledger.acknowledge_all(sent.iter().map(|event| event.payload.as_ref()));
                 }
             }
         }

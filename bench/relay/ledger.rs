@@ -69,9 +69,19 @@ impl Ledger {
     /// Notes that the event with this payload is acknowledged, whether for the first time, and whether a later one of
     /// its key came first.
     pub(crate) fn acknowledge(&self, payload: &[u8]) {
+        self.acknowledge_at(payload, self.now());
+    }
+
+    /// Notes that the events with these payloads are acknowledged, all at the same moment.
+    pub(crate) fn acknowledge_all<'a>(&self, payloads: impl Iterator<Item = &'a [u8]>) {
+        let now = self.now();
+        payloads.for_each(|payload| self.acknowledge_at(payload, now));
+    }
+
+    fn acknowledge_at(&self, payload: &[u8], now: u64) {
         let Some(number) = load::number(payload) else { return };
         let Some(at) = usize::try_from(number).ok().and_then(|index| self.acknowledged.get(index)) else { return };
-        if at.compare_exchange(0, self.now(), Ordering::AcqRel, Ordering::Acquire).is_err() {
+        if at.compare_exchange(0, now, Ordering::AcqRel, Ordering::Acquire).is_err() {
             self.repeated.fetch_add(1, Ordering::Relaxed);
             return;
         }
@@ -124,7 +134,7 @@ impl Ledger {
         let _ = self.closed.compare_exchange(0, self.now(), Ordering::AcqRel, Ordering::Acquire);
     }
 
-    /// Events acknowledged per second, the warm-up left out. If fewer than all came, time counts at least until the end.
+    /// Events acknowledged per second, the warm-up left out. If fewer than all came, time counts to the end at least.
     ///
     /// A slow sink answers in few bursts, of which the warm-up may be the greater part; then all of it counts, from the
     /// first that was sent.
@@ -156,8 +166,8 @@ impl Ledger {
         times.len() as f64 / Duration::from_nanos(last - from).as_secs_f64().max(f64::MIN_POSITIVE)
     }
 
-    /// How long it took from commit to acknowledgement, for what was committed from a moment on. An acknowledgement that
-    /// comes before the writer has heard of its commit counts as zero.
+    /// How long it took from commit to acknowledgement, for what was committed from a moment on. An acknowledgement
+    /// that comes before the writer has heard of its commit counts as zero.
     pub(crate) fn latency(&self, from: Duration) -> Option<Latency> {
         let from = nanoseconds(from);
         let pairs = self.committed.iter().zip(&self.acknowledged);

@@ -109,11 +109,8 @@ impl<K: Sink> Sink for Recorded<K> {
     async fn publish(&self, lane: Lane, batch: &[Outgoing], position: &Position) -> Vec<Result<(), Error>> {
         self.ledger.send();
         let results = self.inner.publish(lane, batch, position).await;
-        for (outgoing, result) in batch.iter().zip(&results) {
-            if result.is_ok() {
-                self.ledger.acknowledge(&outgoing.event.payload);
-            }
-        }
+        let published = batch.iter().zip(&results).filter(|(_, result)| result.is_ok());
+        self.ledger.acknowledge_all(published.map(|(outgoing, _)| outgoing.event.payload.as_ref()));
         results
     }
 

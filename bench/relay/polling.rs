@@ -63,7 +63,7 @@ async fn relay_one(
         transaction.execute(&mark, &[&ids]).await?;
         transaction.commit().await?;
         // A crash before the commit publishes again, so only now is it done with.
-        events.iter().for_each(|event| ledger.acknowledge(&event.payload));
+        ledger.acknowledge_all(events.iter().map(|event| event.payload.as_ref()));
     }
     Ok(())
 }

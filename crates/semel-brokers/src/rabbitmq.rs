@@ -21,7 +21,6 @@
 use std::collections::{BTreeMap, HashSet};
 use std::fmt;
 use std::str::FromStr;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -51,7 +50,8 @@ pub struct RabbitMq {
     server: Server,
     session: Session<Arc<Connection>>,
     idle: Mutex<Vec<Channel>>,
-    cautious: AtomicBool,
+    /// Lanes whose next batch is sent one by one, to find the event that the broker closes channels over.
+    cautious: Mutex<HashSet<Lane>>,
 }
 
 struct Server {
@@ -100,7 +100,7 @@ impl RabbitMq {
         })
         .await?;
         let session = Session::new(connection, timeout);
-        Ok(RabbitMq { server, session, idle: Mutex::default(), cautious: AtomicBool::new(false) })
+        Ok(RabbitMq { server, session, idle: Mutex::default(), cautious: Mutex::default() })
     }
 
     /// A channel in confirm mode that nobody else uses: a channel that one batch breaks must not fail another's.
@@ -162,7 +162,10 @@ impl RabbitMq {
                 // the next batches are sent one by one until it is found.
                 Err(Failure::Closed(reason)) if alone => Err(refused(reason)),
                 Err(Failure::Closed(reason)) => {
-                    self.cautious.store(true, Ordering::Relaxed);
+                    self.cautious
+                        .lock()
+                        .unwrap_or_else(PoisonError::into_inner)
+                        .extend(wave.first().map(|one| one.lane));
                     Err(unavailable(reason))
                 }
             });
@@ -217,12 +220,12 @@ impl Sink for RabbitMq {
         Ok(None)
     }
 
-    async fn publish(&self, _: Lane, batch: &[Outgoing], _: &Position) -> Vec<Result<(), sink::Error>> {
+    async fn publish(&self, lane: Lane, batch: &[Outgoing], _: &Position) -> Vec<Result<(), sink::Error>> {
         let channel = match self.channel().await {
             Ok(channel) => channel,
             Err(error) => return wave::fail(batch, error).await,
         };
-        let cautious = self.cautious.swap(false, Ordering::Relaxed);
+        let cautious = self.cautious.lock().unwrap_or_else(PoisonError::into_inner).remove(&lane);
         let limit = if cautious { 1 } else { WAVE };
         let results = wave::publish(batch, limit, |wave| self.send(&channel, wave)).await;
         let clean = results.iter().all(|result| !matches!(result, Err(sink::Error::Unavailable(_))));

@@ -118,7 +118,12 @@ impl Redis {
             },
         };
         let verdict = |reply| answer(reply).and_then(|()| replicated.clone().map_err(unavailable));
-        replies.into_iter().map(verdict).collect()
+        let verdicts: Vec<_> = replies.into_iter().map(verdict).collect();
+        if verdicts.iter().any(|verdict| matches!(verdict, Err(sink::Error::Unavailable(_)))) {
+            // A server that has become a replica goes on answering; its address may lead to another one by now.
+            self.session.discard(|held| Arc::ptr_eq(held, connection)).await;
+        }
+        verdicts
     }
 }
 

@@ -18,6 +18,7 @@ BEGIN
     IF EXISTS (SELECT FROM semel.ticks) OR EXISTS (SELECT FROM semel.positions) THEN
         PERFORM semel.require_incarnation();
     END IF;
+    PERFORM semel.require_no_prepared();
     PERFORM semel.settle_slots();
     PERFORM semel.reselect();
     INSERT INTO semel.incarnations (hash, name) VALUES (semel.incarnation_hash(), v_now) ON CONFLICT (hash) DO NOTHING;

@@ -3,7 +3,8 @@
 --
 -- Without p_durable the commit does not wait for the disk: a crash may lose the last of these, and then events are
 -- published again with the ids and sequences they had, because the ticks are durable. p_renumbered says that the counts
--- do not follow from the position before.
+-- do not follow from the position before. Only then is a position stored that is not beyond the last one: any other was
+-- overtaken, by a redrive where the lane stands or by a later call.
 CREATE OR REPLACE FUNCTION semel.checkpoint(
     p_relay bigint, p_lanes smallint[], p_ticks bigint[], p_seqs bigint[], p_counts text[],
     p_durable boolean DEFAULT false, p_renumbered boolean DEFAULT false) RETURNS integer
@@ -30,7 +31,10 @@ BEGIN
     LEFT JOIN (SELECT d.tick, t.snapshot, t.previous
                FROM (SELECT DISTINCT unnest(p_ticks) AS tick) d
                CROSS JOIN LATERAL (SELECT t.* FROM semel.ticks t WHERE t.id = d.tick LIMIT 1) t) t
-           ON t.tick = p.tick;
+           ON t.tick = p.tick
+    LEFT JOIN LATERAL (SELECT l.tick, l.seq, l.incarnation FROM semel.positions l
+                       WHERE l.lane = p.lane ORDER BY l.id DESC LIMIT 1) l ON true
+    WHERE p_renumbered OR l.tick IS NULL OR l.incarnation <> v_incarnation OR (p.tick, p.seq) > (l.tick, l.seq);
     RETURN cardinality(p_lanes);
 END
 $$;

@@ -21,9 +21,8 @@ DECLARE
     v_slot        smallint;
     v_id          uuid;
 BEGIN
-    IF p_headers IS NOT NULL AND json_typeof(p_headers::json) <> 'array' THEN
-        RAISE EXCEPTION 'the headers of an event are a JSON array of [name, value]'
-            USING ERRCODE = 'invalid_parameter_value';
+    IF p_headers IS NOT NULL THEN
+        PERFORM semel.require_headers(p_headers);
     END IF;
     v_id := semel.event_id(v_execution, semel.next_ordinal(v_execution, 1));
     PERFORM semel.lock_ordering_keys(ARRAY[p_ordering_key]);

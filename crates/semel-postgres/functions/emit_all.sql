@@ -35,6 +35,7 @@ BEGIN
                 HINT = 'A transaction locks at most 1,000 ordering keys at once: split the work.';
         END IF;
     END IF;
+    PERFORM semel.require_headers(h) FROM unnest(p_headers) h WHERE h IS NOT NULL;
     v_execution := coalesce(p_execution, semel.emitting_execution());
     v_incarnation := semel.incarnation_hash();
     v_first := semel.next_ordinal(v_execution, v_events);

@@ -12,6 +12,7 @@ DECLARE
     v_passed  boolean;
     v_current smallint;
 BEGIN
+    PERFORM semel.require_read_committed();
     IF NOT pg_try_advisory_xact_lock(1936025957, 2) THEN
         RETURN 'busy';
     END IF;

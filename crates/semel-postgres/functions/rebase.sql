@@ -13,6 +13,7 @@ BEGIN
     PERFORM pg_advisory_xact_lock(1936025957, 1);
     SELECT o.incarnation INTO from_incarnation FROM semel.outbox o FOR UPDATE;
     to_incarnation := semel.incarnation();
+    PERFORM semel.require_no_prepared();
     SELECT r.name INTO v_relay FROM semel.relays r WHERE r.expires_at > clock_timestamp() LIMIT 1;
     IF FOUND THEN
         RAISE EXCEPTION 'the lease of relay % runs', v_relay USING ERRCODE = 'SM010',
@@ -30,6 +31,8 @@ BEGIN
     UPDATE semel.outbox SET incarnation = to_incarnation;
     DELETE FROM semel.histories;
     UPDATE semel.held_keys SET state = 'redriving' WHERE state = 'retrying';
+    -- What was counted in another incarnation has no sequence in this one until it is redriven.
+    UPDATE semel.held_events SET sequence = 0;
     -- The ids that were recorded are another cluster's.
     UPDATE semel.slots SET closed_xid = NULL WHERE state = 'closed';
     INSERT INTO semel.audit (actor, action, reason) VALUES (p_actor, 'outbox rebase', p_reason);

@@ -4,6 +4,7 @@
 CREATE OR REPLACE FUNCTION semel.require_relay(p_relay bigint, p_lanes smallint[] DEFAULT '{}') RETURNS void
 LANGUAGE plpgsql VOLATILE AS $$
 BEGIN
+    PERFORM semel.require_read_committed();
     PERFORM semel.require_incarnation();
     PERFORM FROM semel.relays r WHERE r.id = p_relay FOR NO KEY UPDATE;
     IF NOT FOUND THEN

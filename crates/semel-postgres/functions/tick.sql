@@ -26,11 +26,7 @@ DECLARE
     v_late        bigint;
     v_above       bigint := 0;
 BEGIN
-    IF current_setting('transaction_isolation') <> 'read committed' THEN
-        RAISE EXCEPTION 'the outbox is read at READ COMMITTED, and this transaction is %',
-            upper(current_setting('transaction_isolation'))
-            USING ERRCODE = 'SM003', HINT = 'Set default_transaction_isolation to ''read committed'' for the relay.';
-    END IF;
+    PERFORM semel.require_read_committed();
     IF pg_current_xact_id_if_assigned() IS NOT NULL THEN
         RAISE EXCEPTION 'the outbox is read in a transaction that has written nothing before'
             USING ERRCODE = 'SM003';

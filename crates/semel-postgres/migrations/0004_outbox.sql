@@ -184,7 +184,8 @@ CREATE TABLE semel.held_events (
     ordering_key semel.event_name NOT NULL REFERENCES semel.held_keys,
     seq          bigint NOT NULL,
     tick         bigint NOT NULL,
-    sequence     bigint NOT NULL CHECK (sequence > 0),
+    -- Zero while it has none, because it was counted in another incarnation.
+    sequence     bigint NOT NULL CHECK (sequence >= 0),
     id           uuid NOT NULL,
     lane         semel.lane_number NOT NULL,
     created_at   timestamptz NOT NULL,

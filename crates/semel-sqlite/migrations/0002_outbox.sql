@@ -167,7 +167,8 @@ CREATE TABLE semel_held_events (
     -- No event is held without its key's row: nobody would ever try it again (I4).
     FOREIGN KEY (lane, ordering_key) REFERENCES semel_held_keys (lane, ordering_key),
     CONSTRAINT semel_held_events_id CHECK (length(id) = 16),
-    CONSTRAINT semel_held_events_sequence CHECK (sequence >= 1),
+    -- Zero while it has none, because it was counted in another incarnation.
+    CONSTRAINT semel_held_events_sequence CHECK (sequence >= 0),
     CONSTRAINT semel_held_events_payload CHECK (length(payload) <= 1048576)
 ) STRICT;
 

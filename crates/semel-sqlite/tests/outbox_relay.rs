@@ -111,10 +111,10 @@ async fn what_is_held_behind_a_key_that_was_just_freed_is_tried() {
     assert_eq!(holder.row().await, None);
     holder.apply(Holding::Hold { key: None, events: holder.numbered(1..3) }).await;
     let row = holder.row().await.unwrap();
-    assert_eq!((row.state, row.attempts, row.events), (HeldState::Retrying, 0, 2));
+    assert_eq!((row.state, row.attempts, row.events), (HeldState::Redriving, 0, 2));
     assert!(row.retry_at_ms <= holder.store.backlog().await.unwrap().now_ms);
     let record = holder.store.show_event(holder.written[1].id).await.unwrap().unwrap();
-    assert_eq!(record.state, EventState::Retrying);
+    assert_eq!(record.state, EventState::Redriving);
 }
 
 /// Its sequences have gone out to consumers without it, so it needs new ones, and those come with a redrive.

@@ -371,10 +371,12 @@ pub trait Outbox: Store {
         limit: PageLimit,
     ) -> impl Future<Output = Result<Option<Page>, Error>> + Send;
 
-    /// Stores where lanes stand. A crash may lose the last of these: then events are published again, as they were.
+    /// Stores where lanes stand. A crash may lose the last of these: then events are published again, as they were. A
+    /// state that is not beyond the stored one was overtaken, and is left out.
     fn checkpoint(&self, id: RelayId, lanes: &[LaneState]) -> impl Future<Output = Result<(), Error>> + Send;
 
-    /// Stores where a lane stands and what becomes of held keys of it, in one durable commit.
+    /// Stores where a lane stands and what becomes of held keys of it, in one durable commit. Only with
+    /// [`Holding::Renumber`] do the counts change where the lane stands already.
     fn hold(
         &self,
         id: RelayId,

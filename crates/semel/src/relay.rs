@@ -182,11 +182,16 @@ impl<S: Outbox, K: Sink> Relay<S, K> {
             let mut shift = Shift::begin(&context, lanes);
             let ended = shift.work(&mut keeper, stopping).await;
             let states = shift.end().await;
+            let Some(states) = states.filter(|_| !matches!(ended, Ended::Lost(_))) else {
+                context.lose(Lost::Failed);
+                let lost = *context.lost.borrow();
+                break if matches!(ended, Ended::Stopped) { None } else { lost };
+            };
             match ended {
                 Ended::Lost(why) => break Some(why),
                 Ended::Stopped => {
                     keeper.give(&states).await;
-                    break context.lost.borrow().as_ref().copied();
+                    break *context.lost.borrow();
                 }
                 Ended::Surplus { share } => {
                     lanes = states;

@@ -18,6 +18,7 @@ use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::Message;
 use rdkafka::{Offset, TopicPartitionList};
 use semel::sink::{Error, Lane, Position};
+use tokio::sync::OnceCell;
 use tokio::time::Instant;
 
 use super::context::{Client, Context, blocking};
@@ -39,12 +40,14 @@ pub(super) struct Positions {
     settings: Settings,
     client: Client,
     topic: String,
+    /// Whether this process has seen to the topic's existence.
+    made: OnceCell<()>,
 }
 
 impl Positions {
     pub(super) fn new(settings: Settings, client: Client, installation: &str) -> Positions {
         let topic = format!("{}.{installation}.positions", settings.prefix());
-        Positions { settings, client, topic }
+        Positions { settings, client, topic, made: OnceCell::new() }
     }
 
     pub(super) fn topic(&self) -> &str {
@@ -58,6 +61,14 @@ impl Positions {
 
     /// Creates the topic if it is missing, and checks that the lane has its partition.
     pub(super) async fn require(&self, lane: Lane, deadline: Instant) -> Result<(), Error> {
+        // Before anybody asks for it: where brokers create topics that are asked for, it would come with one partition
+        // and be forgotten after a while. Somebody who may not create topics finds out below whether it is there.
+        self.made
+            .get_or_init(|| async {
+                let left = deadline.saturating_duration_since(Instant::now());
+                let _ = self.create(left).await;
+            })
+            .await;
         let mut created = false;
         loop {
             let left = deadline.saturating_duration_since(Instant::now());

@@ -81,9 +81,9 @@ pub(crate) async fn run(config: Config) -> Result<Done> {
 /// process sees it end.
 async fn ended(relaying: Option<JoinHandle<Result<()>>>, stop: &Shutdown) -> Result<()> {
     let Some(relaying) = relaying else { return Ok(()) };
-    let relayed = relaying.await?;
+    let relayed = relaying.await;
     stop.request();
-    relayed
+    relayed?
 }
 
 /// Reaps until it is time to stop.

@@ -38,7 +38,8 @@ impl Sqlite {
         holdings: &[Holding],
     ) -> Result<(), Error> {
         self.transact(None, |connection| {
-            store(connection, id, std::slice::from_ref(lane))?;
+            let renumbered = holdings.iter().any(|holding| matches!(holding, Holding::Renumber { .. }));
+            store(connection, id, std::slice::from_ref(lane), renumbered)?;
             holdings.iter().try_for_each(|holding| apply(connection, lane, holding, self.now_ms()))
         })
         .await

@@ -33,6 +33,7 @@ const REBASE_LANES: &str = include_str!("../sql/outbox/rebase_lanes.sql");
 const REBASE_RELAYS: &str = include_str!("../sql/outbox/rebase_relays.sql");
 const REBASE_RENUMBERED: &str = include_str!("../sql/outbox/rebase_renumbered.sql");
 const REBASE_REDRIVEN: &str = include_str!("../sql/outbox/rebase_redriven.sql");
+const REBASE_HELD_EVENTS: &str = include_str!("../sql/outbox/rebase_held_events.sql");
 const REBASE_HELD_KEYS: &str = include_str!("../sql/outbox/rebase_held_keys.sql");
 
 /// How many keys one turn redrives (I12).
@@ -169,6 +170,7 @@ impl Sqlite {
             execute(connection, REBASE_RENUMBERED, ())?;
             execute(connection, REBASE_REDRIVEN, ())?;
             execute(connection, REBASE_HELD_KEYS, ())?;
+            execute(connection, REBASE_HELD_EVENTS, ())?;
             note(connection, audit, "outbox rebase", None, None, self.now_ms())?;
             Ok(rebased)
         })

@@ -85,12 +85,12 @@ impl Sqlite {
 
     /// One turn for all lanes: all of them are stored or none is.
     pub(crate) async fn store_positions(&self, id: RelayId, lanes: &[LaneState]) -> Result<(), Error> {
-        self.transact(None, |connection| store(connection, id, lanes)).await
+        self.transact(None, |connection| store(connection, id, lanes, false)).await
     }
 
     pub(crate) async fn store_and_free(&self, id: RelayId, lanes: &[LaneState]) -> Result<(), Error> {
         self.transact(None, |connection| {
-            store(connection, id, lanes)?;
+            store(connection, id, lanes, false)?;
             for state in lanes {
                 execute(connection, LEAVE_LANE, (state.lane.0, id.0))?;
             }
@@ -116,7 +116,8 @@ pub(super) fn last_seq(connection: &Connection) -> Result<i64, Error> {
 }
 
 /// Stores where these lanes stand. A state behind the stored one comes from a call that was overtaken, and is left out.
-pub(super) fn store(connection: &Connection, id: RelayId, lanes: &[LaneState]) -> Result<(), Error> {
+/// `renumbered` if the counts are to change where the lane stands.
+pub(super) fn store(connection: &Connection, id: RelayId, lanes: &[LaneState], renumbered: bool) -> Result<(), Error> {
     check_member(connection, id)?;
     let last = last_seq(connection)?;
     for state in lanes {
@@ -130,7 +131,8 @@ pub(super) fn store(connection: &Connection, id: RelayId, lanes: &[LaneState]) -
                 state.lane.0
             )));
         }
-        let stored = execute(connection, STORE_POSITION, (state.lane.0, id.0, seq, counts_to_json(&state.counts)))?;
+        let position = (state.lane.0, id.0, seq, counts_to_json(&state.counts), renumbered);
+        let stored = execute(connection, STORE_POSITION, position)?;
         if stored == 0 {
             return Err(Error::Fenced);
         }

@@ -152,6 +152,24 @@ pub async fn a_renumbered_key_is_tried_at_once_with_new_sequences<H: Harness>() 
     assert!(row.retry_at_ms <= scene.now_ms().await, "it is to be tried at once");
 }
 
+/// A redrive counts where the lane stands. A position that was on its way meanwhile must not take that back: the
+/// sequences would be given out twice.
+pub async fn a_late_position_does_not_undo_a_redrive<H: Harness>() {
+    let scene = scene::<H>(2).await;
+    let outbox = scene.lab.outbox();
+    let one = &scene.keys[0];
+    scene.lab.hold(scene.relay, &scene.state, one).await;
+    let counts = [("topic".to_owned(), 90)].into();
+    let counted = LaneState { counts, ..scene.state.clone() };
+    let sequences = one.iter().map(|event| event.cursor.seq).zip(89..).collect();
+    let renumber = Holding::Renumber { ordering_key: one[0].event.ordering_key.clone(), sequences };
+    outbox.hold(scene.relay, &counted, &[renumber]).await.unwrap();
+    outbox.checkpoint(scene.relay, std::slice::from_ref(&scene.state)).await.unwrap();
+    outbox.leave_lanes(scene.relay, std::slice::from_ref(&scene.state)).await.unwrap();
+    outbox.leave_relays(scene.relay).await.unwrap();
+    assert_eq!(scene.lab.stored().await[usize::from(LANE.0)], counted);
+}
+
 /// I7: all of a lane's step is stored, or nothing is.
 pub async fn holdings_and_the_lanes_position_are_one_commit<H: Harness>() {
     let scene = scene::<H>(2).await;
@@ -159,7 +177,9 @@ pub async fn holdings_and_the_lanes_position_are_one_commit<H: Harness>() {
     let [one, two, three] = &scene.keys;
     scene.lab.hold(scene.relay, &scene.state, one).await;
     scene.lab.hold(scene.relay, &scene.state, two).await;
-    let further = LaneState { counts: [("topic".to_owned(), 77)].into(), ..scene.state.clone() };
+    let next = scene.lab.emit([event("topic", &one[0].event.ordering_key, 9)]).await;
+    let cursor = scene.lab.written(&next).await[0].cursor;
+    let further = LaneState { counts: [("topic".to_owned(), 77)].into(), cursor, ..scene.state.clone() };
     let holdings = [
         Holding::Release { ordering_key: one[0].event.ordering_key.clone(), upto_seq: one[1].cursor.seq },
         Holding::Update(held_key(&two[0], HeldState::Parked)),

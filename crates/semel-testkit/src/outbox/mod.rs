@@ -70,6 +70,7 @@ macro_rules! outbox_tests {
                 a_released_key_is_free_when_nothing_is_left,
                 a_renumbered_key_is_tried_at_once_with_new_sequences,
                 holdings_and_the_lanes_position_are_one_commit,
+                a_late_position_does_not_undo_a_redrive,
             }
             operators {
                 an_operator_sees_what_became_of_an_event,

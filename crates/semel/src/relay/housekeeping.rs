@@ -67,8 +67,9 @@ fn name_blockers(named: &mut Vec<i32>, blockers: &[Blocker]) {
     let since_ms = now_ms() - NAMED_AFTER_MS;
     for blocker in blockers.iter().filter(|blocker| blocker.since_ms < since_ms) {
         if !named.contains(&blocker.pid) {
-            let Blocker { holds, pid, who, since_ms, state, query } = blocker;
-            tracing::warn!(holds, pid, who, since_ms, state, query, "a session of the database holds the outbox up");
+            // What it runs may hold what must not be in a log; `semel outbox status` shows it.
+            let Blocker { holds, pid, who, since_ms, state, .. } = blocker;
+            tracing::warn!(holds, pid, who, since_ms, state, "a session of the database holds the outbox up");
         }
     }
     *named = blockers.iter().filter(|blocker| blocker.since_ms < since_ms).map(|blocker| blocker.pid).collect();

@@ -42,6 +42,8 @@ pub(super) struct Worker<S, K> {
     /// Where the held events of keys began when the lane was taken. What is read again from before is not held: it has
     /// been published, or a transactional sink has still to take it.
     held_from: BTreeMap<String, Cursor>,
+    /// The last held event of a key that went out from among the held ones, however far the lane stands.
+    released: BTreeMap<String, Cursor>,
     /// Keys that were found or made parked, and whose events' places are not filled yet.
     parked_now: Vec<String>,
     messages: mpsc::UnboundedReceiver<Message>,
@@ -89,6 +91,7 @@ impl<S: Outbox, K: Sink> Worker<S, K> {
             committed: None,
             held: BTreeMap::new(),
             held_from: BTreeMap::new(),
+            released: BTreeMap::new(),
             parked_now: Vec::new(),
             messages,
             stopping,
@@ -124,15 +127,14 @@ impl<S: Outbox, K: Sink> Worker<S, K> {
                 self.held_from.insert(ordering_key, first.written.cursor);
             }
         }
-        // Whoever parked a key may have died before the placeholders went out.
-        self.fill_new_gaps().await?;
         if let Some(mark) = mark.filter(|mark| mark.incarnation == self.context.joined.incarnation) {
             self.committed = Some(mark.cursor());
             if let Some(held) = &mark.held {
                 self.release_committed(held).await?;
             }
         }
-        Ok(())
+        // Whoever parked a key may have died before the placeholders went out.
+        self.fill_new_gaps().await
     }
 
     async fn go_on(&mut self) -> Result<(), Halt> {
@@ -205,7 +207,8 @@ impl<S: Outbox, K: Sink> Worker<S, K> {
                 let sequence = numbering::count(&mut after, &written);
                 // A refused event is held before the sink commits a position beyond it, so what lies behind the sink's
                 // position is either published or held already.
-                if self.committed.is_some_and(|committed| written.cursor <= committed) {
+                let committed = self.released.get(&written.event.ordering_key).max(self.committed.as_ref());
+                if committed.is_some_and(|committed| written.cursor <= *committed) {
                     continue;
                 }
                 let event = HeldEvent { written, sequence };
@@ -232,7 +235,8 @@ impl<S: Outbox, K: Sink> Worker<S, K> {
         }
         if !batch.is_empty() {
             self.next_batch_at = Instant::now() + self.context.settings.commit_interval;
-            holdings.extend(self.publish(batch, upto).await?);
+            let mark = Mark::new(&self.context.joined.incarnation, upto);
+            holdings.extend(self.publish(batch, mark).await?);
         }
         self.state = after;
         self.store_held(&mut holdings).await?;

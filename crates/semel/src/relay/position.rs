@@ -17,6 +17,9 @@ pub(super) struct Mark {
     pub(super) seq: i64,
     #[serde(rename = "h", skip_serializing_if = "Option::is_none", default)]
     pub(super) held: Option<HeldMark>,
+    /// The last placeholder, if it was placeholders that went out: it tells their commit from the one before.
+    #[serde(rename = "g", skip_serializing_if = "Option::is_none", default)]
+    pub(super) gap: Option<String>,
 }
 
 /// The last held event that was committed at the sink.
@@ -33,7 +36,7 @@ pub(super) struct HeldMark {
 
 impl Mark {
     pub(super) fn new(incarnation: &str, cursor: Cursor) -> Mark {
-        Mark { incarnation: incarnation.to_owned(), tick: cursor.tick, seq: cursor.seq, held: None }
+        Mark { incarnation: incarnation.to_owned(), tick: cursor.tick, seq: cursor.seq, held: None, gap: None }
     }
 
     pub(super) fn with_held(mut self, last: &HeldEvent) -> Mark {
@@ -42,6 +45,11 @@ impl Mark {
             seq: last.written.cursor.seq,
             sequence: last.sequence,
         });
+        self
+    }
+
+    pub(super) fn with_gap(mut self, last: &HeldEvent) -> Mark {
+        self.gap = Some(last.written.id.to_string());
         self
     }
 

@@ -23,7 +23,7 @@ pub(super) struct Parcel {
     pub(super) events: Vec<Written>,
     pub(super) upto: Cursor,
     /// Held until the events are dealt with, so that no more is read than may be in flight (I12).
-    pub(super) room: Option<Arc<OwnedSemaphorePermit>>,
+    pub(super) room: Option<OwnedSemaphorePermit>,
 }
 
 /// Reads page after page, all lanes at once.
@@ -83,18 +83,18 @@ impl<'a, S: Outbox, K: Sink> Reader<'a, S, K> {
     async fn distribute(&mut self, page: Page) {
         let units: u64 = page.events.iter().map(units_of).sum();
         let units = u32::try_from(units).unwrap_or(u32::MAX).min(self.units);
-        let room = match Arc::clone(&self.room).acquire_many_owned(units).await {
-            Ok(room) => Arc::new(room),
-            // Nobody closes it.
-            Err(_) => return,
-        };
+        // Nobody closes it.
+        let Ok(mut room) = Arc::clone(&self.room).acquire_many_owned(units).await else { return };
         let mut by_lane: BTreeMap<Lane, Vec<Written>> = BTreeMap::new();
         for event in page.events {
             by_lane.entry(event.lane).or_default().push(event);
         }
         for (lane, feed) in self.feeds {
             let events = by_lane.remove(lane).unwrap_or_default();
-            let room = (!events.is_empty()).then(|| Arc::clone(&room));
+            // Each lane has a part of its own, so that one which cannot go on holds up no more than its own events.
+            let units: u64 = events.iter().map(units_of).sum();
+            let units = usize::try_from(units).unwrap_or(usize::MAX).min(room.num_permits());
+            let room = room.split(units);
             // A worker that is gone has ended the shift.
             let _ = feed.send(Message::Parcel(Parcel { events, upto: page.upto, room }));
         }

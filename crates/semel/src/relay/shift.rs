@@ -105,14 +105,16 @@ impl<S: Outbox, K: Sink> Shift<S, K> {
         }
     }
 
-    /// Lets what is in flight end, within bounds, and returns where the lanes stand. What is cut off then is sent
-    /// again, as it was, by whoever has the lane next.
-    pub(super) async fn end(mut self) -> Vec<LaneState> {
+    /// Lets what is in flight end, within bounds, and returns where the lanes stand. `None` if that is not known,
+    /// because a worker had to be cut off or the membership is over: then what is stored counts, and what was sent
+    /// beyond it is sent again, as it was, by whoever has the lane next.
+    pub(super) async fn end(mut self) -> Option<Vec<LaneState>> {
         let _ = self.stopping.send(true);
         self.feeds.clear();
         let until = Instant::now() + self.context.settings.patience;
         while let Ok(Some(_)) = tokio::time::timeout_at(until, self.workers.join_next()).await {}
+        let cut_off = !self.workers.is_empty();
         self.workers.shutdown().await;
-        self.board.states()
+        (!cut_off && self.context.lost.borrow().is_none()).then(|| self.board.states())
     }
 }

@@ -124,8 +124,8 @@ async fn what_was_published_before_its_key_was_held_is_not_held_after_a_crash_on
     killed_after_holding::<Sqlite>().await;
 }
 
-/// The relay dies when an event of a batch was refused and the batch has not ended: what comes again was refused, or was
-/// published, and is either again.
+/// The relay dies when an event of a batch was refused and the batch has not ended: what comes again was refused, or
+/// was published, and is either again.
 async fn killed_after_holding<S: Counting>() {
     let stage = Stage::<S>::set(Collector::Http(Receiver::start().await)).await;
     let Collector::Http(receiver) = &*stage.collector else { unreachable!() };

@@ -52,6 +52,8 @@ impl<S: Outbox, K: Sink> Worker<S, K> {
     /// Gives the held events of a key new sequences. They are stored together with the lane's counts, so that what is
     /// counted later stays the same after a crash.
     async fn redrive(&mut self, ordering_key: &str) -> Result<(), Halt> {
+        // Whoever parked it may have died before the places of its old sequences were filled.
+        self.fill_gaps(ordering_key).await?;
         let events = self.held_events(ordering_key, MOST_REDRIVEN).await?;
         let before = self.state.clone();
         let sequences = events
@@ -159,9 +161,13 @@ impl<S: Outbox, K: Sink> Worker<S, K> {
             return Ok(());
         }
         let events = self.held_events(ordering_key, MOST_REDRIVEN).await?;
-        let cursor = self.sink_cursor();
+        // Those that were counted in another incarnation have no sequence in this one.
+        let numbered = events.iter().filter(|event| event.sequence > 0);
+        let placeholders: Vec<HeldEvent> = numbered.map(numbering::placeholder).collect();
+        let Some(last) = placeholders.last() else { return Ok(()) };
+        let mark = Mark::new(&self.context.joined.incarnation, self.sink_cursor()).with_gap(last);
         // Where nobody takes them, nobody misses them.
-        self.publish(events.iter().map(numbering::placeholder).collect(), cursor).await.map(drop)
+        self.publish(placeholders, mark).await.map(drop)
     }
 
     /// Frees what has gone out; the key too, if nothing of it is left.
@@ -170,6 +176,9 @@ impl<S: Outbox, K: Sink> Worker<S, K> {
         published.iter().for_each(|event| note_published(event, now_ms));
         let Some(last) = published.last() else { return Ok(()) };
         let upto_seq = last.written.cursor.seq;
+        if last.written.cursor > self.state.cursor {
+            self.released.insert(ordering_key.to_owned(), last.written.cursor);
+        }
         self.store_held(&mut vec![Holding::Release { ordering_key: ordering_key.to_owned(), upto_seq }]).await?;
         self.look_after_held().await
     }

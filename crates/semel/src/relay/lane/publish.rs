@@ -6,7 +6,7 @@ use tokio::time::Instant;
 
 use super::{Halt, Held, Worker, note_published};
 use crate::event::PLACEHOLDER;
-use crate::outbox::{Cursor, HeldEvent, HeldKey, HeldState, Holding, Outbox};
+use crate::outbox::{HeldEvent, HeldKey, HeldState, Holding, Outbox};
 use crate::relay::backoff::Backoff;
 use crate::relay::position::Mark;
 use crate::relay::{Lost, failed, now_ms, numbering, told};
@@ -17,9 +17,12 @@ impl<S: Outbox, K: Sink> Worker<S, K> {
     /// Publishes a batch. Events of a key that is refused are held, with their sequences, and come back to be stored,
     /// unless they had to be stored before the rest could go. A sink that cannot be reached is tried again for as long
     /// as it takes.
-    pub(super) async fn publish(&mut self, mut batch: Vec<HeldEvent>, upto: Cursor) -> Result<Vec<Holding>, Halt> {
+    ///
+    /// Where the sink takes some events and goes on failing at others, those others' keys are held, too, so that the
+    /// lane can go on: they are tried again beside it.
+    pub(super) async fn publish(&mut self, mut batch: Vec<HeldEvent>, mark: Mark) -> Result<Vec<Holding>, Halt> {
         let mut holdings = Vec::new();
-        let mark = Mark::new(&self.context.joined.incarnation, upto);
+        let (mut takes_others, mut failures) = (false, 0);
         let mut backoff = self.backoff();
         while !batch.is_empty() {
             let results = self.send(&batch, &mark).await?;
@@ -41,8 +44,14 @@ impl<S: Outbox, K: Sink> Worker<S, K> {
                 at += 1;
                 !tried.published.contains(&(at - 1)) && !refused.contains_key(&event.written.event.ordering_key)
             });
+            takes_others |= !tried.published.is_empty();
             if let Some(error) = tried.unavailable {
                 failed("reach the sink", &error);
+                failures += 1;
+                if takes_others && failures >= self.context.settings.attempts {
+                    holdings.extend(self.set_aside(&batch, &error));
+                    break;
+                }
                 self.pause(&mut backoff).await?;
                 if self.is_committed(&mark).await? {
                     break;
@@ -116,7 +125,8 @@ impl<S: Outbox, K: Sink> Worker<S, K> {
                 holdings.push(Holding::Hold { key: None, events });
                 continue;
             }
-            let key = self.held_key(ordering_key, error.clone());
+            let mut key = self.held_key(ordering_key);
+            self.count_attempt(&mut key, error.clone());
             tracing::warn!(
                 lane = self.state.lane.0,
                 events = events.len(),
@@ -129,9 +139,27 @@ impl<S: Outbox, K: Sink> Worker<S, K> {
         holdings
     }
 
-    /// A key whose first attempt failed just now.
-    pub(super) fn held_key(&self, ordering_key: &str, error: String) -> HeldKey {
-        let mut key = HeldKey {
+    /// Holds everything that is left of a batch. None of it was refused, so nothing counts towards parking.
+    fn set_aside(&mut self, batch: &[HeldEvent], error: &sink::Error) -> Vec<Holding> {
+        let mut by_key: BTreeMap<&str, Vec<HeldEvent>> = BTreeMap::new();
+        for event in batch.iter().filter(|event| event.written.event.event_type != PLACEHOLDER) {
+            by_key.entry(&event.written.event.ordering_key).or_default().push(event.clone());
+        }
+        let mut holdings = Vec::new();
+        for (ordering_key, events) in by_key {
+            let mut key = self.held_key(ordering_key);
+            key.error = error.to_string();
+            key.retry_at_ms = now_ms() + i64::try_from(self.context.settings.backoff_max.as_millis()).unwrap_or(0);
+            let key = (!self.held.contains_key(ordering_key)).then_some(key);
+            key.iter().for_each(|key| self.remember(key.clone()));
+            holdings.push(Holding::Hold { key, events });
+        }
+        holdings
+    }
+
+    /// A key that nothing was tried of.
+    fn held_key(&self, ordering_key: &str) -> HeldKey {
+        HeldKey {
             lane: self.state.lane,
             ordering_key: ordering_key.to_owned(),
             state: HeldState::Retrying,
@@ -140,9 +168,7 @@ impl<S: Outbox, K: Sink> Worker<S, K> {
             error: String::new(),
             since_ms: now_ms(),
             events: 0,
-        };
-        self.count_attempt(&mut key, error);
-        key
+        }
     }
 
     /// Counts an attempt, and parks the key when it was the last.
