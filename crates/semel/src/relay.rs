@@ -18,6 +18,7 @@ mod settings;
 mod shift;
 
 use std::future::Future;
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::watch;
@@ -60,6 +61,8 @@ struct Context<S, K> {
     sink: Arc<K>,
     settings: Settings,
     joined: Joined,
+    /// How many events the sink has taken, of any lane.
+    published: AtomicU64,
     /// How long the lease runs at least, as far as this process can tell.
     lease_until: Mutex<Instant>,
     /// Why the membership is over, once it is.
@@ -173,6 +176,7 @@ impl<S: Outbox, K: Sink> Relay<S, K> {
             sink: Arc::clone(&self.sink),
             settings: self.settings.clone(),
             joined,
+            published: AtomicU64::new(0),
             lease_until: Mutex::new(joined_at + self.settings.lease),
             lost: watch::Sender::new(None),
         });

@@ -175,3 +175,26 @@ async fn the_database_itself_refuses_events_that_are_out_of_bounds() {
     let expected = Event::bytes("t", "k", "happened", "application/json", "").unwrap().header("a", "b").unwrap();
     assert_eq!(found[0].event, expected);
 }
+
+/// What could never be read again is refused where it is written.
+#[tokio::test]
+async fn headers_that_are_no_pairs_of_strings_are_refused() {
+    let shop = Shop::open().await;
+    let client = shop.database.connect().await;
+    let one = "SELECT semel.emit('t', 'k', 'e', '', p_headers => $1)";
+    let two = "SELECT semel.emit_all(NULL, '{t,t}', '{k,k}', '{e,e}', '{text/plain,text/plain}', '{\"\",\"\"}', \
+               ARRAY[NULL, $1], '{NULL,NULL}', '{NULL,NULL}')";
+    for headers in ["[1]", "{}", "not json", r#"[["a"]]"#, r#"[["a",1]]"#, r#"[["","b"]]"#, r#"[["a","\ud800"]]"#] {
+        for sql in [one, two] {
+            assert!(client.query_one(sql, &[&headers]).await.is_err(), "{headers} passes {sql}");
+        }
+    }
+    for headers in ["[]", r#"[["a","b"],["a","\u00e9"]]"#] {
+        for sql in [one, two] {
+            client.query_one(sql, &[&headers]).await.unwrap();
+        }
+    }
+    let found = shop.read(&mut Cursor::START.clone(), ALL).await;
+    assert_eq!(found.len(), 6);
+    assert_eq!(found[5].event.headers, [("a".to_owned(), "b".to_owned()), ("a".to_owned(), "é".to_owned())]);
+}

@@ -149,3 +149,17 @@ async fn a_crash_of_the_server_changes_neither_incarnation_nor_order() {
     assert_eq!(shop.publish().await, ["one", "two", "three"]);
     drop(shop);
 }
+
+/// The cluster's identifier and timeline are the same, and the histories part all the same.
+#[tokio::test]
+async fn a_dump_restored_into_the_same_cluster_is_another_incarnation() {
+    let shop = Shop::open().await;
+    shop.emit(&["published"]).await;
+    assert_eq!(shop.publish().await.len(), 1);
+    let database = TempDatabase::create().await;
+    dump_and_restore(&shop.database, &database);
+    let store = Postgres::connect(&database.url(), Options::default()).await.unwrap();
+    assert!(matches!(store.join_relays("relay", LEASE).await, Err(Error::Incarnation { .. })));
+    store.rebase(&audit(), false).await.unwrap();
+    store.join_relays("relay", LEASE).await.unwrap();
+}

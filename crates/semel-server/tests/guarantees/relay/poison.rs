@@ -115,6 +115,46 @@ async fn one_key_among_many<S: Counting>() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_event_that_only_fails_does_not_stop_its_lane_on_postgres() {
+    failing_alone::<Postgres>().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_event_that_only_fails_does_not_stop_its_lane_on_sqlite() {
+    failing_alone::<Sqlite>().await;
+}
+
+/// The receiver never refuses the event, it only fails at it, while it takes all others.
+async fn failing_alone<S: Counting>() {
+    let stage = Stage::<S>::set(Collector::Http(Receiver::start().await)).await;
+    let Collector::Http(receiver) = &*stage.collector else { unreachable!() };
+    receiver.answer(|arrival| match is_poison(arrival) {
+        true => StatusCode::INTERNAL_SERVER_ERROR,
+        false => StatusCode::NO_CONTENT,
+    });
+    let mut relay = stage.plan().start().await;
+    let neighbour = (0..).map(|n| format!("near-{n}")).find(|key| Lane::of(key) == Lane::of(POISON)).unwrap();
+    let keys = [POISON.to_owned(), neighbour, "elsewhere".to_owned()];
+    until("the lane goes on", async || {
+        stage.writer.write(&keys, false).await;
+        let held = stage.store.list_held(None, 10).await.unwrap();
+        held.iter().any(|key| (key.ordering_key.as_str(), key.state) == (POISON, HeldState::Retrying))
+    })
+    .await;
+    stage.writer.write(&keys, false).await;
+    until("only the key is left", async || stage.store.backlog().await.unwrap().events == 0).await;
+    let mut others = stage.writer.committed();
+    others.remove(POISON);
+    check(&others, &receiver.arrived()).unwrap();
+
+    receiver.answer(|_| StatusCode::NO_CONTENT);
+    stage.drained().await;
+    check(&stage.writer.committed(), &receiver.arrived()).unwrap();
+    assert!(stage.store.list_held(None, 10).await.unwrap().is_empty());
+    assert!(relay.terminate().await.success());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_was_published_before_its_key_was_held_is_not_held_after_a_crash_on_postgres() {
     killed_after_holding::<Postgres>().await;
 }

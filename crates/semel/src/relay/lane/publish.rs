@@ -1,6 +1,7 @@
 //! Sends a batch until every event of it is published or held.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
 
 use tokio::time::Instant;
 
@@ -18,11 +19,12 @@ impl<S: Outbox, K: Sink> Worker<S, K> {
     /// unless they had to be stored before the rest could go. A sink that cannot be reached is tried again for as long
     /// as it takes.
     ///
-    /// Where the sink takes some events and goes on failing at others, those others' keys are held, too, so that the
-    /// lane can go on: they are tried again beside it.
+    /// Where the sink goes on failing at events while it takes others, of this lane or another, the keys that it fails at
+    /// are held, too, so that the lane can go on: they are tried again beside it. A sink that takes nothing is down, and
+    /// everything waits.
     pub(super) async fn publish(&mut self, mut batch: Vec<HeldEvent>, mark: Mark) -> Result<Vec<Holding>, Halt> {
         let mut holdings = Vec::new();
-        let (mut takes_others, mut failures) = (false, 0);
+        let (mut taken, mut failures) = (self.context.published.load(Ordering::Relaxed), 0);
         let mut backoff = self.backoff();
         while !batch.is_empty() {
             let results = self.send(&batch, &mark).await?;
@@ -44,11 +46,12 @@ impl<S: Outbox, K: Sink> Worker<S, K> {
                 at += 1;
                 !tried.published.contains(&(at - 1)) && !refused.contains_key(&event.written.event.ordering_key)
             });
-            takes_others |= !tried.published.is_empty();
             if let Some(error) = tried.unavailable {
                 failed("reach the sink", &error);
-                failures += 1;
-                if takes_others && failures >= self.context.settings.attempts {
+                let takes_others = self.context.published.load(Ordering::Relaxed) > taken;
+                taken = self.context.published.load(Ordering::Relaxed);
+                failures += u32::from(takes_others);
+                if failures >= self.context.settings.attempts {
                     holdings.extend(self.set_aside(&batch, &error));
                     break;
                 }
@@ -80,8 +83,10 @@ impl<S: Outbox, K: Sink> Worker<S, K> {
         failpoint::reach(failpoint::RELAY_PUBLISHED).await;
         let count =
             |of: fn(&Result<(), sink::Error>) -> bool| results.iter().filter(|result| of(result)).count() as u64;
+        let published = count(Result::is_ok);
+        context.published.fetch_add(published, Ordering::Relaxed);
         for (outcome, count) in [
-            ("published", count(Result::is_ok)),
+            ("published", published),
             ("refused", count(|result| matches!(result, Err(sink::Error::Refused(_))))),
             ("unavailable", count(|result| matches!(result, Err(sink::Error::Unavailable(_))))),
             ("fenced", count(|result| matches!(result, Err(sink::Error::Fenced)))),
