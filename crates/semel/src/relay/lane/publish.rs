@@ -19,9 +19,9 @@ impl<S: Outbox, K: Sink> Worker<S, K> {
     /// unless they had to be stored before the rest could go. A sink that cannot be reached is tried again for as long
     /// as it takes.
     ///
-    /// Where the sink goes on failing at events while it takes others, of this lane or another, the keys that it fails at
-    /// are held, too, so that the lane can go on: they are tried again beside it. A sink that takes nothing is down, and
-    /// everything waits.
+    /// Where the sink goes on failing at events while it takes others, of this lane or another, the keys that it fails
+    /// at are held, too, so that the lane can go on: they are tried again beside it. A sink that takes nothing is down,
+    /// and everything waits.
     pub(super) async fn publish(&mut self, mut batch: Vec<HeldEvent>, mark: Mark) -> Result<Vec<Holding>, Halt> {
         let mut holdings = Vec::new();
         let (mut taken, mut failures) = (self.context.published.load(Ordering::Relaxed), 0);
