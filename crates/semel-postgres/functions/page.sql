@@ -3,14 +3,18 @@
 -- transaction of its own, and publish what it returns only when that has committed.
 --
 -- The last row has no id; its tick and seq say how far the page reaches. No row at all: nothing is new.
+--
+-- A large tick is not read here, because every row would be copied twice on its way. The only row then has slots: the
+-- events follow from a plain SELECT over these, after seq up to seq_upto, that previous does not see and snapshot does.
 CREATE OR REPLACE FUNCTION semel.page(
     p_tick bigint, p_seq bigint, p_lanes smallint[], p_events integer, p_bytes bigint)
 RETURNS TABLE (
     tick bigint, seq bigint, id uuid, lane smallint, created_at timestamptz, topic text, ordering_key text,
-    event_type text, content_type text, payload bytea, headers text, traceparent text, tracestate text)
+    event_type text, content_type text, payload bytea, headers text, traceparent text, tracestate text,
+    slots smallint[], seq_upto bigint, incarnation bigint, previous text, snapshot text)
 LANGUAGE plpgsql VOLATILE
--- These tables have no statistics, so the plans are pinned: by index, and with the slots as constants, so that only
--- those are locked. Two queries differ in what their index can serve: the first hides seq from it, the second xid.
+-- These tables have no statistics, so the plan is pinned: by index, and with the slots as constants, so that only those
+-- are locked. It hides seq from the index that could serve it: events of a small tick are found by transaction.
 SET plan_cache_mode = force_custom_plan SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off
 SET work_mem = '64MB' SET jit = off
 AS $$
@@ -39,6 +43,8 @@ BEGIN
                 END IF;
                 SELECT t.* INTO STRICT v_tick FROM semel.next_tick(v_at) t;
             END IF;
+            -- A large tick has a page of its own.
+            EXIT WHEN v_tick.events IS NULL AND v_stepped > 0;
             v_at := v_tick.id;
             v_after := v_tick.seq_above;
         ELSE
@@ -48,10 +54,19 @@ BEGIN
         END IF;
         v_stepped := v_stepped + 1;
 
-        IF v_after = c_all THEN
-            NULL;
-        ELSIF v_tick.events IS NOT NULL THEN
+        IF v_after <> c_all THEN
             v_slots := semel.event_slots(v_tick.previous);
+            IF v_tick.events IS NULL THEN
+                tick := v_at;
+                seq := v_after;
+                slots := v_slots;
+                seq_upto := v_tick.seq_upto;
+                incarnation := v_incarnation;
+                previous := v_tick.previous;
+                snapshot := v_tick.snapshot;
+                RETURN NEXT;
+                RETURN;
+            END IF;
             v_running := ARRAY(SELECT pg_snapshot_xip(v_tick.previous));
             FOR seq, id, lane, created_at, topic, ordering_key, event_type, content_type, payload, headers, traceparent,
                 tracestate IN
@@ -65,28 +80,6 @@ BEGIN
                 WHERE e.incarnation = v_incarnation AND pg_visible_in_snapshot(e.xid, v_tick.snapshot)
                   AND e.lane = ANY (p_lanes) AND e.seq + 0 > v_after
                 ORDER BY e.seq + 0
-                LIMIT p_events - v_count
-            LOOP
-                v_bytes := v_bytes + octet_length(payload);
-                v_cut := v_count > 0 AND v_bytes > p_bytes;
-                EXIT WHEN v_cut;
-                tick := v_at;
-                v_after := seq;
-                v_count := v_count + 1;
-                RETURN NEXT;
-            END LOOP;
-        ELSE
-            v_slots := semel.event_slots(v_tick.previous);
-            FOR seq, id, lane, created_at, topic, ordering_key, event_type, content_type, payload, headers, traceparent,
-                tracestate IN
-                SELECT e.seq, e.id, e.lane, e.created_at, e.topic, e.ordering_key, e.event_type, e.content_type,
-                       e.payload, e.headers, e.traceparent, e.tracestate
-                FROM semel.events e
-                WHERE e.slot = ANY (v_slots) AND e.seq > v_after AND e.seq <= v_tick.seq_upto
-                  AND e.incarnation = v_incarnation AND e.lane = ANY (p_lanes)
-                  AND NOT pg_visible_in_snapshot(e.xid, v_tick.previous)
-                  AND pg_visible_in_snapshot(e.xid, v_tick.snapshot)
-                ORDER BY e.seq
                 LIMIT p_events - v_count
             LOOP
                 v_bytes := v_bytes + octet_length(payload);

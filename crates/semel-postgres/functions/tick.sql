@@ -73,22 +73,25 @@ BEGIN
     IF v_events = 0 THEN
         RETURN false;
     END IF;
-    IF v_events > c_small THEN
-        -- Where walking begins. A transaction may have drawn its seqs long before it ended, and an id at or above the
-        -- last tick's xmax does not mean that it began after that tick: the lowest seq has to be looked for.
-        SELECT min(e.seq) - 1 INTO v_above
+    -- Before the first tick there is nothing to pass over.
+    IF v_events > c_small AND v_head.id > 0 THEN
+        -- Where walking begins. A transaction that took its id after the last tick took its own drew its seqs after
+        -- that tick's seq_upto was read. One that was running then may have drawn them before: it is among the
+        -- snapshot's running ones, or its id lies between the snapshot's xmax and the tick's own.
+        SELECT least(v_head.seq_upto, min(e.seq) - 1) INTO v_above
         FROM (SELECT e.seq, e.xid, e.incarnation FROM semel.events e
-              WHERE e.slot = ANY (v_slots)
-                AND e.xid >= pg_snapshot_xmax(v_head.snapshot) AND e.xid < pg_snapshot_xmax(v_snapshot)
+              WHERE e.slot = ANY (v_slots) AND e.xid >= pg_snapshot_xmax(v_head.snapshot)
+                AND e.xid < coalesce(v_head.xid, pg_snapshot_xmax(v_snapshot))
               UNION ALL
               SELECT e.seq, e.xid, e.incarnation FROM semel.events e
               WHERE e.slot = ANY (v_slots) AND e.xid = ANY (v_running)) e
         WHERE e.incarnation = v_incarnation AND pg_visible_in_snapshot(e.xid, v_snapshot);
     END IF;
     PERFORM semel.require_durable_commit();
-    INSERT INTO semel.ticks (slot, id, incarnation, previous, snapshot, events, seq_above, seq_upto, at)
+    INSERT INTO semel.ticks (slot, id, incarnation, previous, snapshot, events, seq_above, seq_upto, at, xid)
     VALUES (pg_sequence_last_value('semel.current_slot'), nextval('semel.tick_id'), v_incarnation, v_head.snapshot,
-            v_snapshot, CASE WHEN v_events <= c_small THEN v_events END, v_above, v_upto, clock_timestamp());
+            v_snapshot, CASE WHEN v_events <= c_small THEN v_events END, v_above, v_upto, clock_timestamp(),
+            pg_current_xact_id());
     RETURN true;
 END
 $$;

@@ -33,7 +33,9 @@ macro_rules! functions {
     };
 }
 
-const MIGRATIONS: &[Migration] = migrations![1 "0001_installation", 2 "0002_keys", 3 "0003_audit", 4 "0004_outbox"];
+const MIGRATIONS: &[Migration] = migrations![
+    1 "0001_installation", 2 "0002_keys", 3 "0003_audit", 4 "0004_outbox", 5 "0005_tick_xid",
+];
 
 /// In the order of their dependencies.
 const FUNCTIONS: &[(&str, &str)] = functions![

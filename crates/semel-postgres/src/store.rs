@@ -16,7 +16,7 @@ use uuid::Uuid;
 
 use crate::connect::{self, Options};
 use crate::error::{classify, of_pool};
-use crate::flight::{Flight, Prepared};
+use crate::flight::{Flight, Flown, Prepared};
 use crate::parameter::Parameter;
 use crate::session::{Connector, Session};
 use crate::tx::{Holds, Tx};
@@ -114,6 +114,44 @@ impl Postgres {
             Ok(rows) => {
                 session.release();
                 Ok(rows)
+            }
+            Err(error) => {
+                session.note(&error);
+                Err(classify(error))
+            }
+        }
+    }
+
+    /// Runs statements in a transaction of their own, in one flight: all of them, or none. Returns the rows of each.
+    pub(crate) async fn transact(
+        &self,
+        begin: &str,
+        statements: &[(&str, Vec<&dyn Parameter>)],
+    ) -> Result<Vec<Vec<Row>>, Error> {
+        let mut session = self.session().await?;
+        let connection = session.connection()?;
+        let mut prepared = Vec::with_capacity(statements.len());
+        for (sql, params) in statements {
+            let statement = Prepared::new(connection, self.shared.options.statements, sql, params.iter().copied());
+            prepared.push(statement.await.map_err(classify)?);
+        }
+        let mut flight = Flight::default();
+        flight.command(connection, begin);
+        for statement in &prepared {
+            flight.statement(connection, statement);
+        }
+        flight.command(connection, "COMMIT");
+        let answers = match flight.fly_past(None).await {
+            Flown::Answered(answers) => answers,
+            Flown::Grounded(error) => return Err(classify(error)),
+        };
+        // A COMMIT after a failed statement answers with success, so each of them is looked at; the first tells why.
+        match answers.into_iter().collect::<Result<Vec<_>, _>>() {
+            Ok(mut answers) => {
+                session.release();
+                answers.truncate(statements.len() + 1);
+                answers.remove(0);
+                Ok(answers)
             }
             Err(error) => {
                 session.note(&error);

@@ -10,8 +10,6 @@ use uuid::Uuid;
 
 use super::position::Positions;
 use super::row::{headers_json, held_event, held_key, lane_number, time};
-use crate::error::classify;
-use crate::flight::{Flight, Flown, Prepared};
 use crate::parameter::{Parameter, Typed};
 use crate::store::Postgres;
 
@@ -30,39 +28,13 @@ type Bound = Box<dyn Parameter + Send>;
 pub(super) async fn hold(store: &Postgres, id: RelayId, lane: &LaneState, holdings: &[Holding]) -> Result<(), Error> {
     let positions = Positions::new(id, std::slice::from_ref(lane))?;
     let renumbered = holdings.iter().any(|holding| matches!(holding, Holding::Renumber { .. }));
-    let fence: Vec<&dyn Parameter> = positions.params().into_iter().chain([&renumbered as &dyn Parameter]).collect();
-    let statements: Vec<_> = holdings.iter().flat_map(|holding| statements(lane.lane, holding)).collect();
-
-    let mut session = store.session().await?;
-    let answers = {
-        let connection = session.connection()?;
-        let kind = store.shared.options.statements;
-        let mut prepared =
-            vec![Prepared::new(connection, kind, CHECKPOINT, fence.into_iter()).await.map_err(classify)?];
-        for (sql, params) in &statements {
-            let params = params.iter().map(|value| value.as_ref() as &dyn Parameter);
-            prepared.push(Prepared::new(connection, kind, sql, params).await.map_err(classify)?);
-        }
-        let mut flight = Flight::default();
-        flight.command(connection, &store.shared.begin_relaying);
-        for statement in &prepared {
-            flight.statement(connection, statement);
-        }
-        flight.command(connection, "COMMIT");
-        match flight.fly_past(None).await {
-            Flown::Answered(answers) => answers,
-            Flown::Grounded(error) => return Err(classify(error)),
-        }
-    };
-    // A COMMIT after a failed statement answers with success, so each of them is looked at; the first tells why.
-    for answer in answers {
-        if let Err(error) = answer {
-            session.note(&error);
-            return Err(classify(error));
-        }
+    let fence = positions.params().into_iter().chain([&renumbered as &dyn Parameter]).collect();
+    let bound: Vec<_> = holdings.iter().flat_map(|holding| statements(lane.lane, holding)).collect();
+    let mut statements: Vec<(&str, Vec<&dyn Parameter>)> = vec![(CHECKPOINT, fence)];
+    for (sql, params) in &bound {
+        statements.push((sql, params.iter().map(|value| value.as_ref() as &dyn Parameter).collect()));
     }
-    session.release();
-    Ok(())
+    store.transact(&store.shared.begin_relaying, &statements).await.map(drop)
 }
 
 fn statements(lane: Lane, holding: &Holding) -> Vec<(&'static str, Vec<Bound>)> {
