@@ -16,31 +16,43 @@ const STATISTICS_LAG: std::time::Duration = std::time::Duration::from_millis(120
 pub(crate) struct Database {
     server: String,
     name: String,
+    /// What copies of it are numbered, if not by the server.
+    copies: Option<u32>,
 }
 
 impl Database {
     /// One that holds the tables and nothing else.
     pub(crate) async fn empty(servers: &Servers, table: Table) -> Result<Database> {
         let server = servers.postgres.url();
-        let database = Database { server, name: servers.fresh_name() };
+        let database = Database { server, name: servers.fresh_name(), copies: None };
         database.order(&format!("CREATE DATABASE {} TEMPLATE template0", database.name)).await?;
         table.create(&database.url()).await?;
         Ok(database)
     }
 
-    /// One that holds a backlog of this many events, with the planner's statistics up to date.
+    /// One that holds a backlog of this many events, with the planner's statistics up to date, to be copied.
+    ///
+    /// The events were written in a database of another number, which is gone; copies get that number. In a database of
+    /// any other they would be those of another incarnation, and the first relay would write them all anew.
     pub(crate) async fn filled(servers: &Servers, table: Table, load: Load, events: u64) -> Result<Database> {
-        let database = Database::empty(servers, table).await?;
-        writers::fill(&database.url(), table, load, events).await?;
-        session(&database.url()).await?.batch_execute("ANALYZE").await?;
-        Ok(database)
+        let written = Database::empty(servers, table).await?;
+        writers::fill(&written.url(), table, load, events).await?;
+        let session = session(&written.url()).await?;
+        session.batch_execute("ANALYZE").await?;
+        let number = "SELECT oid FROM pg_database WHERE datname = current_database()";
+        let number: u32 = session.query_one(number, &[]).await?.try_get(0)?;
+        drop(session);
+        let kept = Database { copies: Some(number), ..written.copy(servers).await? };
+        written.end().await?;
+        Ok(kept)
     }
 
-    /// A copy of this one, file by file. Nobody may be connected to it.
+    /// A copy of this one, file by file. Nobody may be connected to it, and there is one at a time.
     pub(crate) async fn copy(&self, servers: &Servers) -> Result<Database> {
-        let copy = Database { server: self.server.clone(), name: servers.fresh_name() };
+        let copy = Database { server: self.server.clone(), name: servers.fresh_name(), copies: None };
+        let number = self.copies.map(|number| format!("OID {number}")).unwrap_or_default();
+        let copying = format!("CREATE DATABASE {} TEMPLATE {} STRATEGY FILE_COPY {number}", copy.name, self.name);
         // A session that has just ended may count for a moment as connected.
-        let copying = format!("CREATE DATABASE {} TEMPLATE {} STRATEGY FILE_COPY", copy.name, self.name);
         let disconnect =
             format!("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{}'", self.name);
         self.order(&disconnect).await?;

@@ -20,6 +20,7 @@
 //! `ce-partitionkey` (the ordering key), `ce-datacontenttype`, percent-encoded as it demands; beside them
 //! `semel-lane`, `semel-sequence`, `semel-incarnation`, `traceparent`, `tracestate` and the event's own.
 
+use std::borrow::Cow;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -42,6 +43,16 @@ use crate::{Error, cloud_event, tls};
 
 /// The most events of one batch that are unacknowledged at a time.
 const WAVE: usize = 1024;
+
+/// The attributes of [`cloud_event::attributes`] as headers, in the same order.
+const ATTRIBUTES: [HeaderName; 6] = [
+    HeaderName::from_static("ce-specversion"),
+    HeaderName::from_static("ce-id"),
+    HeaderName::from_static("ce-source"),
+    HeaderName::from_static("ce-type"),
+    HeaderName::from_static("ce-time"),
+    HeaderName::from_static("ce-partitionkey"),
+];
 
 /// What the CloudEvents NATS binding has percent-encoded in an attribute.
 const ATTRIBUTE: &AsciiSet = &CONTROLS.add(b' ').add(b'"').add(b'%');
@@ -262,9 +273,9 @@ impl Server {
 
 /// The subject of a topic.
 fn subject(prefix: &str, topic: &str) -> String {
-    let mut subject = String::from(prefix);
-    let characters: Vec<char> = topic.chars().collect();
-    for (at, character) in characters.iter().enumerate() {
+    let mut subject = String::with_capacity(prefix.len() + topic.len());
+    subject.push_str(prefix);
+    for (at, character) in topic.char_indices() {
         let first = subject.is_empty() || subject.ends_with('.');
         match character {
             ' ' => subject.push_str("%20"),
@@ -272,8 +283,8 @@ fn subject(prefix: &str, topic: &str) -> String {
             '>' => subject.push_str("%3E"),
             '%' => subject.push_str("%25"),
             '$' if subject.is_empty() => subject.push_str("%24"),
-            '.' if first || at + 1 == characters.len() => subject.push_str("%2E"),
-            other => subject.push(*other),
+            '.' if first || at + 1 == topic.len() => subject.push_str("%2E"),
+            other => subject.push(other),
         }
     }
     subject
@@ -281,13 +292,13 @@ fn subject(prefix: &str, topic: &str) -> String {
 
 fn message(outgoing: &Outgoing) -> Result<PublishMessage, sink::Error> {
     let mut headers = HeaderMap::new();
-    let encoded = |text: &str| utf8_percent_encode(text, ATTRIBUTE).to_string();
-    for (name, value) in cloud_event::attributes(outgoing) {
-        headers.insert(format!("ce-{name}"), encoded(&value));
-    }
-    headers.insert("ce-datacontenttype", encoded(&outgoing.event.content_type));
-    for (name, value) in cloud_event::coordinates(outgoing) {
+    let encoded = |text: &str| Cow::from(utf8_percent_encode(text, ATTRIBUTE)).into_owned();
+    for (name, (_, value)) in ATTRIBUTES.into_iter().zip(cloud_event::attributes(outgoing)) {
         headers.insert(name, encoded(&value));
+    }
+    headers.insert(HeaderName::from_static("ce-datacontenttype"), encoded(&outgoing.event.content_type));
+    for (name, value) in cloud_event::coordinates(outgoing) {
+        headers.insert(HeaderName::from_static(name), encoded(&value));
     }
     for (name, value) in cloud_event::trace_context(outgoing) {
         headers.insert(name, encoded(value));

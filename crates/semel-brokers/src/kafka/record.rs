@@ -13,13 +13,21 @@ const BATCH_HEADER_BYTES: usize = 61;
 /// By how much a record may be larger in a batch of many than alone: the two varints that count from the first record.
 const SPREAD_BYTES: usize = 14;
 
+/// The attributes of [`cloud_event::attributes`] as headers, in the same order.
+const ATTRIBUTES: [&str; 6] = ["ce_specversion", "ce_id", "ce_source", "ce_type", "ce_time", "ce_partitionkey"];
+
+/// The same for [`cloud_event::coordinates`].
+const COORDINATES: [&str; 3] = ["semel_lane", "semel_sequence", "semel_incarnation"];
+
 /// The record's headers, in order. A header of the service's own that would pose as one of ours is sent as
 /// `semel_header_NAME`.
 pub(super) fn fields(outgoing: &Outgoing) -> Vec<(Cow<'_, str>, Cow<'_, str>)> {
     let mut fields: Vec<(Cow<'_, str>, Cow<'_, str>)> = Vec::with_capacity(16);
-    fields.extend(cloud_event::attributes(outgoing).map(|(name, value)| (format!("ce_{name}").into(), value)));
+    let attributes = cloud_event::attributes(outgoing).into_iter().map(|(_, value)| value);
+    fields.extend(ATTRIBUTES.into_iter().map(Cow::from).zip(attributes));
     fields.push(("content-type".into(), outgoing.event.content_type.as_str().into()));
-    fields.extend(cloud_event::coordinates(outgoing).map(|(name, value)| (name.replace('-', "_").into(), value)));
+    let coordinates = cloud_event::coordinates(outgoing).into_iter().map(|(_, value)| value);
+    fields.extend(COORDINATES.into_iter().map(Cow::from).zip(coordinates));
     fields.extend(cloud_event::trace_context(outgoing).map(|(name, value)| (name.into(), value.into())));
     fields.extend(outgoing.event.headers.iter().map(|(name, value)| (own(name), value.as_str().into())));
     fields

@@ -1,11 +1,12 @@
 //! Sending a batch so that no key's events overtake each other.
 
 use std::collections::{HashMap, HashSet};
+use std::pin::Pin;
 
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::producer::{DeliveryFuture, FutureProducer, FutureRecord, Producer as _, PurgeConfig};
 use semel::sink::{Error, Outgoing};
-use tokio::time::Instant;
+use tokio::time::{Instant, Sleep};
 
 use super::context::Context;
 use super::failure::{explain, failed_delivery};
@@ -53,6 +54,7 @@ pub(super) async fn send(
     }
 
     let mut unsettled = false;
+    let mut late = std::pin::pin!(tokio::time::sleep_until(deadline));
     let mut failed: HashSet<&str> = HashSet::new();
     while !waiting.is_empty() {
         let (wave, later) = next_wave(batch, waiting);
@@ -61,7 +63,7 @@ pub(super) async fn send(
         for (index, delivery) in enqueued {
             let outgoing = &batch[index];
             results[index] = match delivery {
-                Ok(delivery) => acknowledged(delivery, deadline, &mut unsettled, outgoing, context).await,
+                Ok(delivery) => acknowledged(delivery, late.as_mut(), &mut unsettled, outgoing, context).await,
                 Err(error) => Err(failed_delivery(&error, &outgoing.event.topic, context)),
             };
             if results[index].is_err() {
@@ -138,16 +140,19 @@ fn give_up_if_fatal(producer: &FutureProducer<Context>) {
 
 async fn acknowledged(
     delivery: DeliveryFuture,
-    deadline: Instant,
+    late: Pin<&mut Sleep>,
     unsettled: &mut bool,
     outgoing: &Outgoing,
     context: &Context,
 ) -> Result<(), Error> {
-    match tokio::time::timeout_at(deadline, delivery).await {
-        Ok(Ok(Ok(_))) => Ok(()),
-        Ok(Ok(Err((error, _)))) => Err(failed_delivery(&error, &outgoing.event.topic, context)),
-        Ok(Err(_)) => Err(unavailable("the producer was discarded")),
-        Err(_) => {
+    tokio::select! {
+        biased;
+        delivered = delivery => match delivered {
+            Ok(Ok(_)) => Ok(()),
+            Ok(Err((error, _))) => Err(failed_delivery(&error, &outgoing.event.topic, context)),
+            Err(_) => Err(unavailable("the producer was discarded")),
+        },
+        () = late => {
             *unsettled = true;
             let timeout = KafkaError::MessageProduction(RDKafkaErrorCode::MessageTimedOut);
             Err(unavailable(explain(&timeout, context)))

@@ -137,7 +137,9 @@ impl Transactional {
         let lost = |error: KafkaError| Ended::Lost(failed_call(&error, producer, &self.context));
         let beginning = producer.clone();
         blocking(move || beginning.begin_transaction()).await.map_err(lost)?;
-        let sent = send(producer, &self.context, batch, admitted, deadline).await;
+        // The position travels with the events: the commit waits for both, and an abort takes both back.
+        let sending = send(producer, &self.context, batch, admitted, deadline);
+        let (sent, positioned) = tokio::join!(sending, self.send_position(producer, lane, position, deadline));
         if sent.results.iter().any(Result::is_err) {
             let aborted = self.abort(producer, deadline).await;
             // Only refusals leave the lane as it was: otherwise the broker is not well, or the lane not ours.
@@ -152,7 +154,7 @@ impl Transactional {
                 (Ok(()), None) => Ended::Aborted(sent.results),
             });
         }
-        if let Err(error) = self.send_position(producer, lane, position, deadline).await {
+        if let Err(error) = positioned {
             return Err(Ended::Lost(self.abort(producer, deadline).await.err().unwrap_or(error)));
         }
         let committing = producer.clone();

@@ -16,7 +16,8 @@ const BEGIN_INCARNATION: &str = "SELECT semel.begin_incarnation()";
 
 /// As in `semel.page`: by index, and with the slots as constants, so that only those are locked.
 const PINNED: &str = "SET LOCAL plan_cache_mode = force_custom_plan; SET LOCAL enable_seqscan = off; \
-    SET LOCAL enable_bitmapscan = off; SET LOCAL enable_sort = off; SET LOCAL jit = off";
+    SET LOCAL enable_bitmapscan = off; SET LOCAL enable_sort = off; SET LOCAL jit = off; \
+    SET LOCAL max_parallel_workers_per_gather = 0";
 
 /// The seq of a cursor that has passed everything in its tick.
 const ALL: i64 = i64::MAX;

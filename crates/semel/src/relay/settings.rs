@@ -54,7 +54,7 @@ impl Default for Settings {
             read_interval: Duration::from_millis(5),
             poll_max: Duration::from_millis(100),
             commit_interval: Duration::ZERO,
-            checkpoint_interval: Duration::from_millis(20),
+            checkpoint_interval: Duration::from_millis(100),
             attempts: 10,
             backoff_min: Duration::from_millis(100),
             backoff_max: Duration::from_secs(30),
