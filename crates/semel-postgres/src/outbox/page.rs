@@ -11,6 +11,7 @@ use crate::parameter::{Parameter, Typed};
 use crate::store::Postgres;
 
 const PAGE: &str = include_str!("../sql/page.sql");
+const HEAD: &str = "SELECT h.id FROM semel.head_tick() h";
 const BEGIN_INCARNATION: &str = "SELECT semel.begin_incarnation()";
 
 /// One call is one transaction, which has committed when the driver has read all of the answer: the tick that it may
@@ -39,4 +40,9 @@ pub(super) async fn read(
     }
     let upto = Cursor { tick: get(last, "tick")?, seq: get(last, "seq")? };
     Ok(Some(Page { events: rows.iter().map(written).collect::<Result<_, _>>()?, upto }))
+}
+
+/// The end of the last tick: nothing is read beyond it before another one is stored.
+pub(super) async fn head(store: &Postgres) -> Result<Cursor, Error> {
+    Ok(Cursor::end_of(get(&store.call(HEAD, &[]).await?, "id")?))
 }
