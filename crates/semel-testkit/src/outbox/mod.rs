@@ -55,6 +55,7 @@ macro_rules! outbox_tests {
                 lanes_that_were_not_asked_for_do_not_come,
                 nothing_new_is_none_until_there_is_something,
                 an_event_larger_than_a_page_still_comes,
+                the_head_is_where_reading_ends,
             }
             relays {
                 a_relay_takes_free_lanes_and_nobody_elses,
