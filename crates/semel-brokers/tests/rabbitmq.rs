@@ -193,3 +193,21 @@ async fn an_event_that_makes_the_broker_close_the_channel_is_found_and_refused()
     let third = publish(&sink, &others).await;
     assert!(third.iter().all(Result::is_ok), "{third:?}");
 }
+
+/// The lane whose event broke a channel is sent one by one next, whichever lane publishes in between.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_event_that_makes_the_broker_close_the_channel_is_found_though_other_lanes_publish_meanwhile() {
+    let harness = OnRabbitMq::own().await;
+    let sink = harness.connect().await;
+    let mut sent = batch(&harness.topic(), 3, 0..20, 20);
+    sent[7].event.payload = vec![0; MAX_MESSAGE_BYTES + 1].into();
+    let broken = publish(&sink, &sent).await;
+    assert!(broken.iter().any(|result| matches!(result, Err(Error::Unavailable(_)))), "{broken:?}");
+    for lane in [0, 4] {
+        let others = publish(&sink, &batch(&harness.topic(), lane, 0..20, 20)).await;
+        assert!(others.iter().all(Result::is_ok), "{others:?}");
+    }
+    let again = publish(&sink, &sent).await;
+    assert!(again[..7].iter().all(Result::is_ok), "{again:?}");
+    assert!(matches!(again[7], Err(Error::Refused(_))), "{again:?}");
+}

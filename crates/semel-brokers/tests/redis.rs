@@ -9,6 +9,8 @@ use semel_brokers::{AnySink, connect};
 use semel_testkit::broker::{PASSWORD, server_url};
 use semel_testkit::redis::{Redis, RedisRecipe};
 use semel_testkit::sinks::{Arrived, Harness, batch, publish};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
 
 struct OnRedis {
     url: String,
@@ -157,4 +159,34 @@ async fn an_event_that_too_few_replicas_have_is_not_acknowledged() {
     let results = publish(&sink, &batch(&harness.topic, 0, 0..1, 1)).await;
     let Err(Error::Unavailable(source)) = &results[0] else { panic!("{results:?}") };
     assert!(source.to_string().contains("wait_replicas"), "{source}");
+}
+
+/// A primary that was demoted goes on answering over the connection there is, while its address leads to the new one.
+#[tokio::test]
+async fn after_a_demoted_primary_has_answered_events_go_to_where_the_address_leads_now() {
+    let (old, new) = (OnRedis::own().await, OnRedis::own().await);
+    let port = |harness: &OnRedis| harness.url.rsplit_once(':').unwrap().1.split_once('/').unwrap().0.to_owned();
+    let front = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = old.url.replace(&port(&old), &front.local_addr().unwrap().port().to_string());
+    let upstream = watch::Sender::new(port(&old));
+    let leads_to = upstream.subscribe();
+    tokio::spawn(async move {
+        while let Ok((mut client, _)) = front.accept().await {
+            let address = format!("127.0.0.1:{}", *leads_to.borrow());
+            tokio::spawn(async move {
+                let mut server = TcpStream::connect(address).await.unwrap();
+                tokio::io::copy_bidirectional(&mut client, &mut server).await
+            });
+        }
+    });
+    let sink = connect(&url, "test").await.unwrap();
+    let sent = batch(&new.topic, 0, 0..10, 10);
+    assert!(publish(&sink, &sent[..1]).await[0].is_ok());
+    old.order(&["REPLICAOF", "127.0.0.1", &port(&new)]).await;
+    upstream.send_replace(port(&new));
+    let demoted = publish(&sink, &sent).await;
+    assert!(demoted.iter().all(|result| matches!(result, Err(Error::Unavailable(_)))), "{demoted:?}");
+    let promoted = publish(&sink, &sent).await;
+    assert!(promoted.iter().all(Result::is_ok), "{promoted:?}");
+    assert_eq!(new.arrived().await.len(), 10);
 }

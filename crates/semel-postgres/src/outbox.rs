@@ -51,6 +51,10 @@ impl Outbox for Postgres {
         page::read(self, after, lanes, limit).await
     }
 
+    async fn head(&self) -> Result<Cursor, Error> {
+        page::head(self).await
+    }
+
     async fn checkpoint(&self, id: RelayId, lanes: &[LaneState]) -> Result<(), Error> {
         relay::checkpoint(self, id, lanes).await
     }

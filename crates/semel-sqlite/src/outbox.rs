@@ -52,6 +52,10 @@ impl Outbox for Sqlite {
         self.read_page(after, lanes, limit).await
     }
 
+    async fn head(&self) -> Result<Cursor, Error> {
+        self.read_head().await
+    }
+
     async fn checkpoint(&self, id: RelayId, lanes: &[LaneState]) -> Result<(), Error> {
         self.store_positions(id, lanes).await
     }

@@ -371,6 +371,9 @@ pub trait Outbox: Store {
         limit: PageLimit,
     ) -> impl Future<Output = Result<Option<Page>, Error>> + Send;
 
+    /// Where reading ends now: whatever anybody has read so far, and no position covers, lies at or before it.
+    fn head(&self) -> impl Future<Output = Result<Cursor, Error>> + Send;
+
     /// Stores where lanes stand. A crash may lose the last of these: then events are published again, as they were. A
     /// state that is not beyond the stored one was overtaken, and is left out.
     fn checkpoint(&self, id: RelayId, lanes: &[LaneState]) -> impl Future<Output = Result<(), Error>> + Send;

@@ -12,15 +12,13 @@ use crate::store::Postgres;
 
 const PAGE: &str = include_str!("../sql/page.sql");
 const WALK: &str = include_str!("../sql/walk.sql");
+const HEAD: &str = "SELECT h.id FROM semel.head_tick() h";
 const BEGIN_INCARNATION: &str = "SELECT semel.begin_incarnation()";
 
 /// As in `semel.page`: by index, and with the slots as constants, so that only those are locked.
 const PINNED: &str = "SET LOCAL plan_cache_mode = force_custom_plan; SET LOCAL enable_seqscan = off; \
     SET LOCAL enable_bitmapscan = off; SET LOCAL enable_sort = off; SET LOCAL jit = off; \
     SET LOCAL max_parallel_workers_per_gather = 0";
-
-/// The seq of a cursor that has passed everything in its tick.
-const ALL: i64 = i64::MAX;
 
 /// One call is one transaction, which has committed when the driver has read all of the answer: the tick that it may
 /// have stored is durable before anything of it is returned.
@@ -76,6 +74,11 @@ async fn walk(store: &Postgres, tick: i64, params: Vec<&dyn Parameter>) -> Resul
     let answers = store.transact(&begin, &[(WALK, params)]).await?;
     let events: Vec<Written> = answers.iter().flatten().map(written).collect::<Result<_, _>>()?;
     // It may have ended for want of bytes, so only when nothing is left is the tick passed.
-    let upto = events.last().map_or(Cursor { tick, seq: ALL }, |event| event.cursor);
+    let upto = events.last().map_or(Cursor::end_of(tick), |event| event.cursor);
     Ok(Page { events, upto })
+}
+
+/// The end of the last tick: nothing is read beyond it before another one is stored.
+pub(super) async fn head(store: &Postgres) -> Result<Cursor, Error> {
+    Ok(Cursor::end_of(get(&store.call(HEAD, &[]).await?, "id")?))
 }

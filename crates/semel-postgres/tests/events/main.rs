@@ -2,6 +2,8 @@
 #![allow(clippy::unwrap_used, missing_docs)]
 
 mod emitting;
+mod overlapping;
+mod refusing;
 mod restoring;
 mod rotating;
 mod ticking;

@@ -6,6 +6,7 @@ mod graceful;
 mod killed;
 mod load;
 mod outage;
+mod panicking;
 mod paused;
 mod poison;
 mod process;

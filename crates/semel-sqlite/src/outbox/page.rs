@@ -10,6 +10,7 @@ use crate::error::classify;
 use crate::store::Sqlite;
 
 const PAGE_BOUNDS: &str = include_str!("../sql/outbox/page_bounds.sql");
+const HEAD: &str = "SELECT max(seq) FROM semel_events";
 const PAGE: &str = include_str!("../sql/outbox/page.sql");
 
 /// How many seqs one page spans at most, whether or not their events are of the lanes asked for (I12).
@@ -36,6 +37,13 @@ impl Sqlite {
             .await?;
         self.writer().check_settled()?;
         Ok(page)
+    }
+
+    /// The last event there is. Those that are gone are covered by a position of every lane.
+    pub(crate) async fn read_head(&self) -> Result<Cursor, Error> {
+        let last: Option<i64> =
+            self.readers().read(|connection| query_row(connection, HEAD, (), |row| row.get(0))).await?;
+        Ok(last.map_or(Cursor::START, cursor_at))
     }
 }
 

@@ -3,6 +3,7 @@
 //! A store implements [`Harness`] and calls [`crate::outbox_tests!`], which makes one test of each guarantee.
 //! [`Numbering`] numbers events the way a relay does, for whoever checks that numbers are stable.
 
+pub mod committing;
 mod dice;
 pub mod emitting;
 mod harness;
@@ -11,10 +12,14 @@ pub mod incarnations;
 pub mod joining;
 mod lab;
 mod load;
+mod meddler;
 mod numbering;
 pub mod operators;
 pub mod pages;
+pub mod relaying;
 pub mod relays;
+mod running;
+mod script;
 pub mod tidying;
 
 pub use harness::{Harness, Joined};
@@ -50,6 +55,7 @@ macro_rules! outbox_tests {
                 lanes_that_were_not_asked_for_do_not_come,
                 nothing_new_is_none_until_there_is_something,
                 an_event_larger_than_a_page_still_comes,
+                the_head_is_where_reading_ends,
             }
             relays {
                 a_relay_takes_free_lanes_and_nobody_elses,
@@ -71,6 +77,20 @@ macro_rules! outbox_tests {
                 a_renumbered_key_is_tried_at_once_with_new_sequences,
                 holdings_and_the_lanes_position_are_one_commit,
                 a_late_position_does_not_undo_a_redrive,
+            }
+            relaying {
+                a_redrive_that_may_have_been_stored_gives_no_sequence_out_twice,
+                a_redrive_after_a_crash_takes_no_sequence_that_went_out_before_it,
+                the_places_of_a_redriven_key_are_filled_before_it_goes_out_anew,
+                a_parked_key_of_another_incarnation_has_no_places_to_fill,
+                a_lane_that_is_stuck_keeps_room_for_its_own_events_alone,
+            }
+            committing {
+                a_held_event_that_was_released_before_its_batch_passed_is_not_sent_with_it,
+                a_held_event_that_was_committed_before_its_batch_passed_is_not_sent_with_it,
+                a_held_event_that_was_committed_and_not_released_is_not_sent_again,
+                taking_a_lane_does_not_take_its_position_at_the_sink_back,
+                a_placeholder_that_failed_is_not_taken_for_committed,
             }
             operators {
                 an_operator_sees_what_became_of_an_event,

@@ -159,3 +159,18 @@ pub async fn an_event_larger_than_a_page_still_comes<H: Harness>() {
         assert_eq!(seen.iter().map(|event| event.id).collect::<Vec<_>>(), ids, "pages of {bytes} bytes");
     }
 }
+
+/// I5: who takes a lane over passes the head first, and then nothing lies before it that somebody may have published.
+pub async fn the_head_is_where_reading_ends<H: Harness>() {
+    let (lab, mut after) = (Lab::<H>::open().await, Cursor::START);
+    assert_eq!(lab.outbox().head().await.unwrap(), after, "there is nothing to read");
+    for n in 0..3 {
+        lab.emit([event("topic", "one", n), event("topic", "two", n), event("topic", "three", n)]).await;
+        let limit = PageLimit { events: 2, ..ROOMY };
+        while let Some(page) = page(lab.outbox(), after, &all_lanes(), limit).await {
+            after = page.upto;
+            assert!(after <= lab.outbox().head().await.unwrap(), "{after:?} was read");
+        }
+        assert!(after >= lab.outbox().head().await.unwrap(), "there is nothing more to read after {after:?}");
+    }
+}

@@ -42,8 +42,8 @@ pub(super) struct Worker<S, K> {
     /// Where the held events of keys began when the lane was taken. What is read again from before is not held: it has
     /// been published, or a transactional sink has still to take it.
     held_from: BTreeMap<String, Cursor>,
-    /// The last held event of a key that went out from among the held ones, however far the lane stands.
-    released: BTreeMap<String, Cursor>,
+    /// Where reading ended when it was asked first: whoever had the lane before may have published up to there.
+    head: Option<Cursor>,
     /// Keys that were found or made parked, and whose events' places are not filled yet.
     parked_now: Vec<String>,
     messages: mpsc::UnboundedReceiver<Message>,
@@ -91,7 +91,7 @@ impl<S: Outbox, K: Sink> Worker<S, K> {
             committed: None,
             held: BTreeMap::new(),
             held_from: BTreeMap::new(),
-            released: BTreeMap::new(),
+            head: None,
             parked_now: Vec::new(),
             messages,
             stopping,
@@ -121,16 +121,17 @@ impl<S: Outbox, K: Sink> Worker<S, K> {
     /// Takes the lane at the sink, and learns which keys are held.
     async fn begin(&mut self) -> Result<(), Halt> {
         let mark = self.take_lane().await?;
-        self.look_after_held().await?;
-        for ordering_key in self.held.keys().cloned().collect::<Vec<_>>() {
-            if let Some(first) = self.held_events(&ordering_key, 1).await?.first() {
-                self.held_from.insert(ordering_key, first.written.cursor);
-            }
-        }
+        // What goes out next takes the place of this mark at the sink, so it is made good first.
         if let Some(mark) = mark.filter(|mark| mark.incarnation == self.context.joined.incarnation) {
             self.committed = Some(mark.cursor());
             if let Some(held) = &mark.held {
                 self.release_committed(held).await?;
+            }
+        }
+        self.look_after_held().await?;
+        for ordering_key in self.held.keys().cloned().collect::<Vec<_>>() {
+            if let Some(first) = self.held_events(&ordering_key, 1).await?.first() {
+                self.held_from.insert(ordering_key, first.written.cursor);
             }
         }
         // Whoever parked a key may have died before the placeholders went out.
@@ -207,8 +208,7 @@ impl<S: Outbox, K: Sink> Worker<S, K> {
                 let sequence = numbering::count(&mut after, &written);
                 // A refused event is held before the sink commits a position beyond it, so what lies behind the sink's
                 // position is either published or held already.
-                let committed = self.released.get(&written.event.ordering_key).max(self.committed.as_ref());
-                if committed.is_some_and(|committed| written.cursor <= *committed) {
+                if self.committed.is_some_and(|committed| written.cursor <= committed) {
                     continue;
                 }
                 let event = HeldEvent { written, sequence };
@@ -257,6 +257,24 @@ impl<S: Outbox, K: Sink> Worker<S, K> {
         let ordering_key = &event.written.event.ordering_key;
         self.held.contains_key(ordering_key)
             && self.held_from.get(ordering_key).is_none_or(|from| event.written.cursor >= *from)
+    }
+
+    /// Whether the lane has passed everything that whoever had it before may have published.
+    async fn has_caught_up(&mut self) -> Result<bool, Halt> {
+        let mut backoff = self.backoff();
+        let head = loop {
+            match self.head {
+                Some(head) => break head,
+                None => match self.context.store.head().await {
+                    Ok(head) => self.head = Some(head),
+                    Err(error) => {
+                        failed("see how far was read", &error);
+                        self.pause(&mut backoff).await?;
+                    }
+                },
+            }
+        };
+        Ok(self.state.cursor >= head)
     }
 
     /// Takes the lane at the sink, however long that takes.

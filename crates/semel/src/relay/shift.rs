@@ -71,7 +71,11 @@ impl<S: Outbox, K: Sink> Shift<S, K> {
         loop {
             let taken = async {
                 match &mut taking {
-                    Some(taking) => taking.await.unwrap_or_default(),
+                    // Lanes that were taken by a task that is gone are this relay's, and nobody works on them.
+                    Some(taking) => taking.await.unwrap_or_else(|_| {
+                        context.lose(Lost::Failed);
+                        Vec::new()
+                    }),
                     None => std::future::pending().await,
                 }
             };

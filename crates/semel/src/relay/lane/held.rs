@@ -44,7 +44,11 @@ impl<S: Outbox, K: Sink> Worker<S, K> {
             }
         }
         for ordering_key in redriven {
-            self.redrive(&ordering_key).await?;
+            // New sequences are those after all that were given out. What was published and not noted has its own, and
+            // is counted again first.
+            if self.has_caught_up().await? {
+                self.redrive(&ordering_key).await?;
+            }
         }
         Ok(())
     }
@@ -85,6 +89,12 @@ impl<S: Outbox, K: Sink> Worker<S, K> {
         let is_due = |due: Option<Instant>| due.is_some_and(|due| due <= now);
         let due: Vec<String> =
             self.held.iter().filter(|(_, held)| is_due(held.due)).map(|(key, _)| key.clone()).collect();
+        // Where held events are stored before their batch has passed, they wait for it: it is read again.
+        if !due.is_empty() && self.holds_first() && !self.has_caught_up().await? {
+            let later = Instant::now() + self.context.settings.backoff_min;
+            self.held.values_mut().filter(|held| is_due(held.due)).for_each(|held| held.due = Some(later));
+            return Ok(());
+        }
         for ordering_key in due {
             self.retry(&ordering_key).await?;
         }
@@ -176,24 +186,17 @@ impl<S: Outbox, K: Sink> Worker<S, K> {
         published.iter().for_each(|event| note_published(event, now_ms));
         let Some(last) = published.last() else { return Ok(()) };
         let upto_seq = last.written.cursor.seq;
-        if last.written.cursor > self.state.cursor {
-            self.released.insert(ordering_key.to_owned(), last.written.cursor);
-        }
         self.store_held(&mut vec![Holding::Release { ordering_key: ordering_key.to_owned(), upto_seq }]).await?;
         self.look_after_held().await
     }
 
     /// After a crash between a transactional sink's commit and the release: what the sink says it has is released.
     pub(super) async fn release_committed(&mut self, mark: &HeldMark) -> Result<(), Halt> {
-        if !self.held.contains_key(&mark.ordering_key) {
-            return Ok(());
-        }
         let events = self.held_events(&mark.ordering_key, MOST_REDRIVEN).await?;
         let is_it = |event: &&HeldEvent| event.written.cursor.seq == mark.seq && event.sequence == mark.sequence;
         if events.iter().any(|event| is_it(&event)) {
             let ordering_key = mark.ordering_key.clone();
             self.store_held(&mut vec![Holding::Release { ordering_key, upto_seq: mark.seq }]).await?;
-            self.look_after_held().await?;
         }
         Ok(())
     }

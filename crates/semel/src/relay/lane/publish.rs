@@ -193,8 +193,8 @@ impl<S: Outbox, K: Sink> Worker<S, K> {
     /// Notes that a key is held, and when it is due.
     pub(super) fn remember(&mut self, key: HeldKey) {
         let due = match key.state {
-            HeldState::Parked => None,
-            HeldState::Redriving => Some(Instant::now()),
+            // A redriven key is due when its events have their new sequences.
+            HeldState::Parked | HeldState::Redriving => None,
             HeldState::Retrying => {
                 let wait_ms = u64::try_from(key.retry_at_ms - now_ms()).unwrap_or(0);
                 // Another machine's clock may have written it.
