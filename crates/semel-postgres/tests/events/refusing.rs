@@ -41,7 +41,7 @@ async fn no_incarnation_begins_while_prepared_transactions_may_hold_events() {
     let refused = published.store.join_relays("relay", LEASE).await;
     assert!(matches!(refused, Err(Error::Incarnation { .. })), "{refused:?}");
     for dry_run in [true, false] {
-        told_of_prepared(published.store.rebase(&audit(), dry_run).await);
+        told_of_prepared(&published.store.rebase(&audit(), dry_run).await);
     }
     commit_prepared(&published).await;
     assert_eq!(published.store.rebase(&audit(), false).await.unwrap().events, 1);
@@ -49,7 +49,7 @@ async fn no_incarnation_begins_while_prepared_transactions_may_hold_events() {
 
     // Where nobody has ever read, an incarnation begins by itself, and then, too.
     let unread = reopened(unread).await;
-    told_of_prepared(unread.store.join_relays("relay", LEASE).await);
+    told_of_prepared(&unread.store.join_relays("relay", LEASE).await);
     commit_prepared(&unread).await;
     assert_eq!(unread.publish().await, ["prepared"]);
     drop((published, unread));
@@ -78,7 +78,7 @@ async fn reopened(shop: Shop) -> Shop {
     Shop { store, ..shop }
 }
 
-fn told_of_prepared<T: std::fmt::Debug>(refused: Result<T, Error>) {
+fn told_of_prepared<T: std::fmt::Debug>(refused: &Result<T, Error>) {
     let told = format!("{:?}", refused.as_ref().expect_err("a transaction is prepared"));
     assert!(told.contains("prepared"), "{told}");
 }
