@@ -103,7 +103,7 @@ impl Sink for Script {
 
     async fn publish(&self, lane: Lane, batch: &[Outgoing], position: &Position) -> Vec<Result<(), Error>> {
         self.lock().tried.extend_from_slice(batch);
-        let answered = |answers: &Answers| batch.iter().map(|event| answers(event)).collect::<Vec<_>>();
+        let answered = |answers: &Answers| batch.iter().map(answers).collect::<Vec<_>>();
         let mut answers = self.0.answers.subscribe();
         let answers = {
             let ready = answers.wait_for(|answers| !answered(answers).contains(&Answer::Wait)).await;

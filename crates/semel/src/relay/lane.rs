@@ -259,24 +259,6 @@ impl<S: Outbox, K: Sink> Worker<S, K> {
             && self.held_from.get(ordering_key).is_none_or(|from| event.written.cursor >= *from)
     }
 
-    /// Whether the lane has passed everything that whoever had it before may have published.
-    async fn has_caught_up(&mut self) -> Result<bool, Halt> {
-        let mut backoff = self.backoff();
-        let head = loop {
-            match self.head {
-                Some(head) => break head,
-                None => match self.context.store.head().await {
-                    Ok(head) => self.head = Some(head),
-                    Err(error) => {
-                        failed("see how far was read", &error);
-                        self.pause(&mut backoff).await?;
-                    }
-                },
-            }
-        };
-        Ok(self.state.cursor >= head)
-    }
-
     /// Takes the lane at the sink, however long that takes.
     async fn take_lane(&mut self) -> Result<Option<Mark>, Halt> {
         let mut backoff = self.backoff();

@@ -83,6 +83,24 @@ impl<S: Outbox, K: Sink> Worker<S, K> {
         Ok(())
     }
 
+    /// Whether the lane has passed everything that whoever had it before may have published.
+    async fn has_caught_up(&mut self) -> Result<bool, Halt> {
+        let mut backoff = self.backoff();
+        let head = loop {
+            match self.head {
+                Some(head) => break head,
+                None => match self.context.store.head().await {
+                    Ok(head) => self.head = Some(head),
+                    Err(error) => {
+                        failed("see how far was read", &error);
+                        self.pause(&mut backoff).await?;
+                    }
+                },
+            }
+        };
+        Ok(self.state.cursor >= head)
+    }
+
     /// Tries every key that is due.
     pub(super) async fn retry_due(&mut self) -> Result<(), Halt> {
         let now = Instant::now();
