@@ -18,7 +18,7 @@ use crate::{ALL, LEASE, Shop, audit};
 async fn no_incarnation_begins_while_prepared_transactions_may_hold_events() {
     let mut cluster = Cluster::temporary().unwrap();
     let settings = connect(&cluster.url()).await;
-    for setting in ["max_prepared_transactions = 5", "restore_command = 'false'", "hot_standby = off"] {
+    for setting in ["max_prepared_transactions = 5", "restore_command = 'false'"] {
         settings.batch_execute(&format!("ALTER SYSTEM SET {setting}")).await.unwrap();
     }
     cluster.stop().unwrap();
@@ -36,6 +36,9 @@ async fn no_incarnation_begins_while_prepared_transactions_may_hold_events() {
     connect(&cluster.url()).await.batch_execute(signal).await.unwrap();
     cluster.stop().unwrap();
     cluster.restart().unwrap();
+    let session = connect(&cluster.url()).await;
+    let recovering = async || session.query_one("SELECT pg_is_in_recovery()", &[]).await.unwrap().get::<_, bool>(0);
+    until("the server is recovered", async || !recovering().await).await;
 
     let published = reopened(published).await;
     let refused = published.store.join_relays("relay", LEASE).await;
