@@ -34,6 +34,10 @@ use crate::options::Options;
 use crate::report::Report;
 use crate::servers::Servers;
 
+/// The allocator of the `semel` binary.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 #[tokio::main]
 async fn main() -> Result<()> {
     let options = Options::parse();

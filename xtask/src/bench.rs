@@ -11,6 +11,10 @@ pub(crate) fn run(name: &str, arguments: &[&str]) -> Result<()> {
     }
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.args(["run", "--release", "--quiet", "--package", "semel-bench", "--bin", name, "--"]).args(arguments);
+    // Kafka as it comes: tests start theirs with what makes a short life cheap.
+    if std::env::var_os(semel_testkit::kafka::JAVA_OPTIONS).is_none() {
+        command.env(semel_testkit::kafka::JAVA_OPTIONS, "-Xmx1g");
+    }
     command.current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/.."));
     if command.status()?.success() { Ok(()) } else { bail!("the benchmark failed; what it said is above") }
 }

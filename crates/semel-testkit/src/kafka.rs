@@ -48,6 +48,9 @@ pub struct Kafka {
     remove_on_drop: bool,
 }
 
+/// Names what Java is given instead of the options of a test's broker, for one that has to be fast.
+pub const JAVA_OPTIONS: &str = "SEMEL_TEST_KAFKA_JAVA_OPTIONS";
+
 #[derive(Debug, Clone, Copy)]
 struct Ports {
     plain: u16,
@@ -381,11 +384,12 @@ pub fn find_library() -> io::Result<PathBuf> {
 fn java(main_class: &str) -> io::Result<Command> {
     let library = find_library()?;
     let mut command = Command::new(find_program("java").ok_or_else(java_missing)?);
-    // A small heap and the quick compiler only: a test's broker lives for seconds.
-    command
-        .args(["-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp"])
-        .arg(library.join("*"))
-        .arg(main_class);
+    match std::env::var(JAVA_OPTIONS) {
+        Ok(options) => command.args(options.split_whitespace()),
+        // A small heap and the quick compiler only: a test's broker lives for seconds.
+        Err(_) => command.args(["-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]),
+    };
+    command.arg("-cp").arg(library.join("*")).arg(main_class);
     Ok(command)
 }
 
