@@ -70,6 +70,19 @@ pub enum Error {
         /// How many are allowed.
         limit: usize,
     },
+    /// A lane of messages has too many holes: messages that were not applied while later ones were (I12).
+    #[error(
+        "lane {lane} of topic {topic} has {limit} gaps before messages that were applied; nothing more is accepted \
+         until one closes"
+    )]
+    Ahead {
+        /// Which topic.
+        topic: String,
+        /// Which lane.
+        lane: u16,
+        /// How many gaps there may be.
+        limit: usize,
+    },
     /// The outbox's positions were stored in another incarnation of the database: it was restored, or failed over.
     #[error(
         "the outbox's positions belong to database incarnation {positions_of} and this is {now}: the database was \

@@ -144,7 +144,7 @@ impl<S: Store> Semel<S> {
                     return Err(once::Error::Store(Error::Ambiguous(cause)));
                 }
                 (Err(error), _) => {
-                    self.again(&mut attempt, lease.scope(), once::Error::Store(error)).await?;
+                    self.again(&mut attempt, lease.scope().operation(), once::Error::Store(error)).await?;
                     continue;
                 }
             };
@@ -166,7 +166,7 @@ impl<S: Store> Semel<S> {
                 },
                 Err(error) => undone(tx, error).await?,
             };
-            self.again(&mut attempt, lease.scope(), error).await?;
+            self.again(&mut attempt, lease.scope().operation(), error).await?;
         }
     }
 
@@ -182,7 +182,7 @@ impl<S: Store> Semel<S> {
             let mut tx = match self.begin_fenced(lease).await {
                 Ok(tx) => tx,
                 Err(error) => {
-                    self.again(&mut attempt, lease.scope(), once::Error::Store(error)).await?;
+                    self.again(&mut attempt, lease.scope().operation(), once::Error::Store(error)).await?;
                     continue;
                 }
             };
@@ -193,7 +193,7 @@ impl<S: Store> Semel<S> {
                 },
                 Err(error) => undone(tx, error).await?,
             };
-            self.again(&mut attempt, lease.scope(), error).await?;
+            self.again(&mut attempt, lease.scope().operation(), error).await?;
         }
     }
 

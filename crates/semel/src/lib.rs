@@ -11,12 +11,14 @@
 
 pub mod claim;
 pub mod clock;
+pub mod consume;
 pub mod disposition;
 pub mod error;
 pub mod event;
 pub mod execution;
 pub mod failpoint;
 pub mod fingerprint;
+pub mod inbox;
 pub mod key;
 pub mod lease;
 pub mod observe;
@@ -36,11 +38,13 @@ mod canonical;
 
 pub use claim::{Ask, Claim, Recorded};
 pub use clock::{Clock, SystemClock};
+pub use consume::{Consumed, Fate};
 pub use disposition::Disposition;
 pub use error::{Error, Next};
 pub use event::{Event, EventId};
 pub use execution::Execution;
 pub use fingerprint::Fingerprint;
+pub use inbox::{Consumer, Delivery, Inbox};
 pub use key::Key;
 pub use lease::{Lease, LeaseTerms, OnExpiry, RecoveryPoint};
 pub use once::{Finished, Outcome, Semel, Settings};

@@ -41,6 +41,16 @@ pub fn reaper_failed() {
     metrics::counter!("semel_reaper_failures_total").increment(1);
 }
 
+/// Counts a message by what became of it: applied, duplicate, stale, retried, dead_lettered.
+pub fn message(consumer: &str, outcome: &'static str) {
+    metrics::counter!("semel_messages_total", "consumer" => consumer.to_owned(), "outcome" => outcome).increment(1);
+}
+
+/// Counts a message or a batch whose effect was rolled back.
+pub fn inbox_failure(consumer: &str) {
+    metrics::counter!("semel_inbox_failures_total", "consumer" => consumer.to_owned()).increment(1);
+}
+
 /// Sets how much waits in the outbox.
 pub fn outbox_backlog(backlog: &Backlog) {
     gauge("semel_outbox_backlog", backlog.events);

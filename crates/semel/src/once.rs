@@ -193,7 +193,7 @@ impl<S: Store> Semel<S> {
                 Ok(Claim::Mismatch) => return Err(Error::Mismatch),
                 Ok(Claim::Resume(_) | Claim::Unknown) => return Err(Error::Unknown),
                 Err(error) => {
-                    self.again(&mut attempt, &ask.scope, Error::Store(error)).await?;
+                    self.again(&mut attempt, ask.scope.operation(), Error::Store(error)).await?;
                     continue;
                 }
             };
@@ -204,7 +204,7 @@ impl<S: Store> Semel<S> {
                 },
                 Err(error) => undone(tx, error).await?,
             };
-            self.again(&mut attempt, &ask.scope, error).await?;
+            self.again(&mut attempt, ask.scope.operation(), error).await?;
         }
     }
 
@@ -337,7 +337,7 @@ impl<S: Store> Semel<S> {
     }
 
     /// Decides whether to run the work again after `error`, and pauses before it does.
-    pub(crate) async fn again<E>(&self, attempt: &mut u32, scope: &Scope, error: Error<E>) -> Result<(), Error<E>> {
+    pub(crate) async fn again<E>(&self, attempt: &mut u32, operation: &str, error: Error<E>) -> Result<(), Error<E>> {
         let repeatable = match &error {
             Error::Store(error) => matches!(error.next(), Next::RunAgain) || matches!(error, StoreError::Raced),
             Error::Effect(_) => true,
@@ -346,7 +346,7 @@ impl<S: Store> Semel<S> {
         if !repeatable || *attempt >= self.settings.attempts {
             return Err(error);
         }
-        observe::serialization_retry(scope.operation());
+        observe::serialization_retry(operation);
         let jitter_ms = u64::from(Execution::mint().as_uuid().as_bytes()[0]) % 8;
         tokio::time::sleep(Duration::from_millis((1 << (*attempt).min(7)) + jitter_ms)).await;
         *attempt += 1;
