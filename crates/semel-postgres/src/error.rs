@@ -13,6 +13,8 @@ const RELAY_FENCED: &str = "SM007";
 const TOO_MANY_EVENTS: &str = "SM008";
 const INCARNATION: &str = "SM009";
 const RELAYS_RUN: &str = "SM010";
+const AHEAD: &str = "SM011";
+const PARTITION_LOST: &str = "SM012";
 
 /// The SQLSTATE beneath an error that a statement caused, for handlers that turn a violated constraint into an answer.
 pub fn sql_state(error: &Error) -> Option<&SqlState> {
@@ -62,7 +64,8 @@ pub(crate) fn classify(error: tokio_postgres::Error) -> Error {
     };
     let message = reported.message();
     match reported.code().code() {
-        FENCED | RELAY_FENCED => Error::Fenced,
+        FENCED | RELAY_FENCED | PARTITION_LOST => Error::Fenced,
+        AHEAD => ahead(reported.detail()),
         TOO_MANY_EVENTS => too_many_events(message, reported.detail()),
         INCARNATION => incarnation(reported.detail()),
         RELAYS_RUN => Error::Settings(format!("{message}: stop the relays, or wait until their leases have run out")),
@@ -104,6 +107,13 @@ pub(crate) fn too_many_events(message: &str, detail: Option<&str>) -> Error {
         what: message.to_owned(),
         limit: detail.and_then(|limit| limit.parse().ok()).unwrap_or(semel::outbox::MAX_EVENTS),
     }
+}
+
+/// A lane with too many holes; the detail is its number and its topic.
+pub(crate) fn ahead(detail: Option<&str>) -> Error {
+    let (lane, topic) = detail.and_then(|place| place.split_once(' ')).unwrap_or_default();
+    let limit = semel::inbox::MAX_RANGES;
+    Error::Ahead { topic: topic.to_owned(), lane: lane.parse().unwrap_or_default(), limit }
 }
 
 /// The detail names the incarnation of the positions, which may be none, and the one of now.

@@ -2,13 +2,15 @@
 
 use std::time::Duration;
 
+use semel::inbox::{Accepted, Consumer, Delivery, JoinInbox};
 use semel::store::{Completion, Join, Stored};
 use semel::{Ask, Claim, Error, Event, Execution};
 use tokio_postgres::Transaction;
-use tokio_postgres::types::Type;
+use tokio_postgres::types::{FromSqlOwned, Type};
 use uuid::Uuid;
 
 use crate::error::classify;
+use crate::inbox::accept::{self, Inside, Question};
 use crate::outbox::emit::{EMIT, Emission};
 use crate::store::{Granted, Postgres, interval_ms, read_claim};
 
@@ -85,4 +87,27 @@ impl Join<Postgres> for Transaction<'_> {
         let _: Uuid = row.try_get(0).map_err(classify)?;
         Ok(())
     }
+}
+
+impl JoinInbox<Postgres> for Transaction<'_> {
+    async fn accept(&mut self, consumer: &Consumer, deliveries: &[Delivery]) -> Result<Vec<Accepted>, Error> {
+        accept::join(self, consumer, deliveries).await
+    }
+}
+
+impl Inside for Transaction<'_> {
+    async fn firsts(&mut self, question: &Question<'_>) -> Result<Vec<bool>, Error> {
+        answer(self, question).await
+    }
+
+    async fn standings(&mut self, question: &Question<'_>) -> Result<Vec<String>, Error> {
+        answer(self, question).await
+    }
+}
+
+async fn answer<T: FromSqlOwned>(transaction: &Transaction<'_>, question: &Question<'_>) -> Result<T, Error> {
+    let params = question.params();
+    let params: Vec<_> = params.iter().map(|value| (value.as_to_sql(), value.sql_type())).collect();
+    let row = transaction.query_typed_one(question.sql, &params).await.map_err(classify)?;
+    row.try_get(0).map_err(classify)
 }

@@ -30,6 +30,7 @@ mod connect;
 mod deferred;
 mod error;
 mod flight;
+mod inbox;
 mod join;
 mod lease;
 mod migrate;

@@ -34,7 +34,7 @@ macro_rules! functions {
 }
 
 const MIGRATIONS: &[Migration] = migrations![
-    1 "0001_installation", 2 "0002_keys", 3 "0003_audit", 4 "0004_outbox", 5 "0005_tick_xid",
+    1 "0001_installation", 2 "0002_keys", 3 "0003_audit", 4 "0004_outbox", 5 "0005_tick_xid", 6 "0006_inbox",
 ];
 
 /// In the order of their dependencies.
@@ -99,6 +99,16 @@ const FUNCTIONS: &[(&str, &str)] = functions![
     "record_switch",
     "writers_before",
     "empty_slot",
+    "accepting_consumer",
+    "accept",
+    "accept_ids",
+    "require_few_ranges",
+    "accept_sequence",
+    "accept_sequences",
+    "accept_offsets",
+    "accept_versions",
+    "next_offset",
+    "reap_inbox",
 ];
 
 const PROLOGUE: &str = include_str!("sql/prologue.sql");

@@ -26,13 +26,15 @@
 //! ```
 
 use bytes::Bytes;
+use semel::inbox::{Accepted, Consumer, Delivery, JoinInbox};
 use semel::store::{Completion, Join, Stored};
 use semel::{Ask, Claim, Error, Event, Execution};
 use sqlx::{PgConnection, Row};
 use uuid::Uuid;
 
 use crate::Postgres;
-use crate::error::too_many_events;
+use crate::error::{ahead, too_many_events};
+use crate::inbox::accept::{self, Inside, Question, Value};
 use crate::join::{JOIN_CLAIM, JOIN_COMPLETE, RETRY_AFTER};
 use crate::outbox::emit::{EMIT, Emission};
 
@@ -112,6 +114,40 @@ impl Join<Postgres> for PgConnection {
     }
 }
 
+impl JoinInbox<Postgres> for PgConnection {
+    async fn accept(&mut self, consumer: &Consumer, deliveries: &[Delivery]) -> Result<Vec<Accepted>, Error> {
+        accept::join(self, consumer, deliveries).await
+    }
+}
+
+impl Inside for PgConnection {
+    async fn firsts(&mut self, question: &Question<'_>) -> Result<Vec<bool>, Error> {
+        ask(self, question).await?.try_get(0).map_err(classify)
+    }
+
+    async fn standings(&mut self, question: &Question<'_>) -> Result<Vec<String>, Error> {
+        ask(self, question).await?.try_get(0).map_err(classify)
+    }
+}
+
+async fn ask(connection: &mut PgConnection, question: &Question<'_>) -> Result<sqlx::postgres::PgRow, Error> {
+    let mut query = sqlx::query(question.sql);
+    for value in &question.values {
+        query = match value {
+            Value::Text(value) => query.bind(*value),
+            Value::Smallint(value) => query.bind(*value),
+            Value::Integer(value) => query.bind(*value),
+            Value::Bigint(value) => query.bind(*value),
+            Value::Texts(values) => query.bind(&values.0),
+            Value::Smallints(values) => query.bind(&values.0),
+            Value::Integers(values) => query.bind(&values.0),
+            Value::Bigints(values) => query.bind(values),
+            Value::Booleans(values) => query.bind(&values.0),
+        };
+    }
+    query.fetch_one(connection).await.map_err(classify)
+}
+
 fn execution(row: &sqlx::postgres::PgRow) -> Result<Execution, Error> {
     row.try_get::<Uuid, _>("execution").map(Execution::from).map_err(classify)
 }
@@ -129,11 +165,9 @@ fn classify(error: sqlx::Error) -> Error {
     match reported.code().as_deref() {
         Some("SM003") => Error::NotFirst(reported.message().to_owned()),
         Some("SM004") => Error::Raced,
-        Some("SM008") => {
-            let detail =
-                reported.try_downcast_ref::<sqlx::postgres::PgDatabaseError>().and_then(|error| error.detail());
-            too_many_events(reported.message(), detail)
-        }
+        Some("SM008") => too_many_events(reported.message(), detail(reported)),
+        Some("SM011") => ahead(detail(reported)),
+        Some("SM012") => Error::Fenced,
         Some("23505") if reported.constraint() == Some("keys_pkey") => Error::Raced,
         Some("40001" | "40P01") => Error::Conflict(error.into()),
         Some("57014" | "25P03" | "25P04") => Error::Deadline,
@@ -143,4 +177,8 @@ fn classify(error: sqlx::Error) -> Error {
         Some("57P01" | "57P02" | "57P03" | "53300" | "25006") => Error::Unavailable(error.into()),
         _ => Error::Statement(error.into()),
     }
+}
+
+fn detail(reported: &dyn sqlx::error::DatabaseError) -> Option<&str> {
+    reported.try_downcast_ref::<sqlx::postgres::PgDatabaseError>().and_then(|error| error.detail())
 }

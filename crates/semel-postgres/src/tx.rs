@@ -13,6 +13,7 @@ use uuid::Uuid;
 use crate::deferred::Deferred;
 use crate::error::{classify, is_aborted, is_conflict, is_connection_lost};
 use crate::flight::{Flight, Flown, Prepared};
+use crate::inbox::Isolated;
 use crate::outbox::emit::{EMIT, Emission};
 use crate::parameter::Parameter;
 use crate::session::Session;
@@ -31,7 +32,7 @@ const STILL_GOOD: &str = "SELECT 1";
 /// or when the process dies (I1). A statement that fails leaves PostgreSQL refusing all further ones; answer with an
 /// error.
 pub struct Tx {
-    shared: Arc<Shared>,
+    pub(crate) shared: Arc<Shared>,
     /// Gone once the transaction has ended.
     session: Option<Session>,
     execution: Execution,
@@ -41,10 +42,12 @@ pub struct Tx {
     conflicted: bool,
     /// A statement was sent, or was about to be, and nobody waited for its answer: what it did is not known to the
     /// work.
-    unanswered: bool,
-    deferred: Vec<Deferred>,
+    pub(crate) unanswered: bool,
+    pub(crate) deferred: Vec<Deferred>,
     /// What was emitted, to be written at the completion.
-    events: Vec<Event>,
+    pub(crate) events: Vec<Event>,
+    /// Where the last message began that was accepted behind a savepoint, while that is there.
+    pub(crate) isolated: Option<Isolated>,
 }
 
 /// What a transaction holds.
@@ -70,6 +73,7 @@ impl Tx {
             unanswered: false,
             deferred: Vec::new(),
             events: Vec::new(),
+            isolated: None,
         }
     }
 
@@ -130,7 +134,7 @@ impl Tx {
         self.end(self.execution, STILL_GOOD, &[], None).await
     }
 
-    fn connection(&self) -> Result<&Object, Error> {
+    pub(crate) fn connection(&self) -> Result<&Object, Error> {
         match &self.session {
             Some(session) => session.connection(),
             None => Err(Error::Statement("the transaction has ended".into())),
@@ -170,7 +174,7 @@ impl Tx {
 
     /// Takes note of an answer: a conflict lets the work be run again, and a failed statement may have set the
     /// savepoint all the same.
-    async fn note<T>(&mut self, result: Result<T, Failure>) -> Result<T, Error> {
+    pub(crate) async fn note<T>(&mut self, result: Result<T, Failure>) -> Result<T, Error> {
         self.unanswered = false;
         match result {
             Ok(value) => {
@@ -306,7 +310,7 @@ async fn behind_savepoint<T>(
 }
 
 /// Why a statement failed.
-enum Failure {
+pub(crate) enum Failure {
     Driver(tokio_postgres::Error),
     Ours(Error),
 }
