@@ -1,10 +1,12 @@
 //! Joining a transaction that the caller owns, on rusqlite.
 
 use rusqlite::Transaction;
+use semel::inbox::{Accepted, Consumer, Delivery, JoinInbox};
 use semel::store::{Completion, Join, Stored};
 use semel::{Ask, Claim, Clock, Error, Event, Execution, SystemClock};
 
 use crate::error::classify;
+use crate::inbox::accept::accept;
 use crate::key;
 use crate::outbox::emit;
 use crate::probe::Standing;
@@ -54,5 +56,33 @@ impl Join<Sqlite> for Transaction<'_> {
         let Standing::Free { expired } = Standing::read(self, ask, now_ms)? else { return Err(Error::Raced) };
         emit::forget_joined_run(self)?;
         key::complete(self, ask, expired, completion, now_ms)
+    }
+}
+
+/// The first statement takes the file's write lock, so whoever accepts the same message waits, or fails, until this
+/// transaction has ended, and nothing is decided by an old snapshot: a deferred transaction whose snapshot has become
+/// old fails with [`Error::Conflict`].
+///
+/// A connection that commits without waiting for the disk is refused: its effect could vanish after its message was
+/// acknowledged, and then nobody would bring the message again (I6).
+impl JoinInbox<Sqlite> for Transaction<'_> {
+    async fn accept(&mut self, consumer: &Consumer, deliveries: &[Delivery]) -> Result<Vec<Accepted>, Error> {
+        let synchronous: i64 = self.pragma_query_value(None, "synchronous", |row| row.get(0)).map_err(classify)?;
+        if synchronous < 2 {
+            return Err(Error::Settings(
+                "this connection commits without waiting for the disk, so an effect could vanish after its message was \
+                 acknowledged; set PRAGMA synchronous = FULL before the transaction begins"
+                    .to_owned(),
+            ));
+        }
+        run(self, "SAVEPOINT semel_accept").map_err(classify)?;
+        let accepted = accept(self, consumer, deliveries, SystemClock.now_ms());
+        if accepted.is_err() && !self.is_autocommit() {
+            // What is there by halves must not be committed, not even by a caller who goes on.
+            run(self, "ROLLBACK TO semel_accept").map_err(classify)?;
+        }
+        let accepted = accepted?;
+        run(self, "RELEASE semel_accept").map_err(classify)?;
+        Ok(accepted)
     }
 }

@@ -8,6 +8,7 @@ use semel::{Ask, Error, Event, Execution, Lease, failpoint};
 
 use crate::deferred::Deferred;
 use crate::error::classify;
+use crate::inbox::isolated::Message;
 use crate::inflight::Guard;
 use crate::key::{self, Fence};
 use crate::outbox::emit::Emitted;
@@ -31,13 +32,15 @@ const MAX_DEFERRED: usize = 1000;
 #[derive(Debug)]
 pub struct Tx {
     // Dropped first, so that the savepoint is rolled back before the key is free.
-    turn: Option<Turn>,
+    pub(crate) turn: Option<Turn>,
     held: Option<Held>,
     store: Sqlite,
     purpose: Purpose,
     execution: Execution,
     deferred: Vec<Deferred>,
     emitted: Emitted,
+    /// The message that was accepted last, while it can be taken back.
+    pub(crate) message: Option<Message>,
     begun: bool,
     conflicted: bool,
     over: Option<Over>,
@@ -90,6 +93,7 @@ impl Tx {
             execution,
             deferred: Vec::new(),
             emitted: Emitted::default(),
+            message: None,
             begun: false,
             conflicted: false,
             over: None,
@@ -149,7 +153,10 @@ impl Tx {
     /// Runs the statement at the completion, and enforces there how many rows it declared to touch.
     pub fn defer(&mut self, statement: Deferred) {
         self.begun = true;
-        self.deferred.push(statement);
+        match &mut self.message {
+            Some(message) => message.deferred.push(statement),
+            None => self.deferred.push(statement),
+        }
     }
 
     /// Commits a transaction from [`Sqlite::begin`]. After `Ok` it is durable; after an error but [`Error::Ambiguous`]
@@ -172,7 +179,10 @@ impl Tx {
         self.run_checked(|connection| work(connection).map_err(classify)).await
     }
 
-    async fn run_checked<T>(&mut self, work: impl FnOnce(&Connection) -> Result<T, Error>) -> Result<T, Error> {
+    pub(crate) async fn run_checked<T>(
+        &mut self,
+        work: impl FnOnce(&Connection) -> Result<T, Error>,
+    ) -> Result<T, Error> {
         self.enter().await?;
         let first = !std::mem::replace(&mut self.begun, true);
         let result = self.on_turn(work);
@@ -225,6 +235,10 @@ impl Tx {
         }
     }
 
+    pub(crate) fn now_ms(&self) -> i64 {
+        self.store.now_ms()
+    }
+
     fn on_turn<T>(&mut self, work: impl FnOnce(&Connection) -> Result<T, Error>) -> Result<T, Error> {
         self.check_over()?;
         let result = match &self.turn {
@@ -270,14 +284,17 @@ impl Tx {
 
     /// Runs what was deferred and writes what was emitted, in one go. Says whether there were events.
     async fn run_buffered(&mut self) -> Result<bool, Error> {
+        if let Some(message) = self.message.take() {
+            message.check()?;
+            self.deferred.extend(message.deferred);
+            message.events.into_iter().for_each(|event| self.emitted.push(event));
+        }
         let deferred = std::mem::take(&mut self.deferred);
         let emitted = std::mem::take(&mut self.emitted);
         if deferred.is_empty() && emitted.is_empty() {
             return Ok(false);
         }
-        if deferred.len() > MAX_DEFERRED {
-            return Err(misuse(&format!("a transaction may defer {MAX_DEFERRED} statements, not {}", deferred.len())));
-        }
+        check_deferred(&deferred)?;
         let first = self.turn.is_none();
         self.enter().await?;
         let (execution, now_ms) = (self.emitting_run(), self.store.now_ms());
@@ -325,7 +342,10 @@ impl semel::Tx for Tx {
 
     fn emit(&mut self, event: Event) {
         self.begun = true;
-        self.emitted.push(event);
+        match &mut self.message {
+            Some(message) => message.emit(event),
+            None => self.emitted.push(event),
+        }
     }
 
     async fn complete(mut self, completion: &Completion) -> Result<(), Error> {
@@ -333,6 +353,7 @@ impl semel::Tx for Tx {
         if !completion.keep_effect {
             self.deferred.clear();
             self.emitted = Emitted::default();
+            self.message = None;
             if let Some(turn) = &self.turn {
                 turn.undo()?;
             }
@@ -368,10 +389,18 @@ impl semel::Tx for Tx {
     async fn rollback(self) {}
 }
 
+/// Refuses more statements than may be run in one go (I12).
+pub(crate) fn check_deferred(deferred: &[Deferred]) -> Result<(), Error> {
+    if deferred.len() > MAX_DEFERRED {
+        return Err(misuse(&format!("a transaction may defer {MAX_DEFERRED} statements, not {}", deferred.len())));
+    }
+    Ok(())
+}
+
 fn overtaken() -> Error {
     Error::Unavailable("the key was given to another run while this one waited for the writer".into())
 }
 
-fn misuse(what: &str) -> Error {
+pub(crate) fn misuse(what: &str) -> Error {
     Error::Settings(what.to_owned())
 }

@@ -1,0 +1,1 @@
+SELECT id FROM semel_consumers WHERE name = ?1

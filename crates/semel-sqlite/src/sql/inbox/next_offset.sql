@@ -1,0 +1,3 @@
+SELECT next FROM semel_offsets
+WHERE consumer = (SELECT id FROM semel_consumers WHERE name = ?1)
+  AND generation = ?2 AND source = ?3 AND topic = ?4 AND partition = ?5
