@@ -29,6 +29,8 @@ pub mod counts;
 #[cfg(feature = "full")]
 pub mod database;
 #[cfg(feature = "full")]
+pub mod inbox;
+#[cfg(feature = "full")]
 pub mod naive;
 #[cfg(feature = "full")]
 pub mod outbox;
