@@ -1,8 +1,8 @@
 //! What Semel's tests run on.
 //!
 //! Real servers only: a private PostgreSQL [`cluster`], a database per test, a pgbouncer, and ways to break them at the
-//! moment that matters. The `conformance` suite is what every store passes, and the `outbox` suite what every store
-//! passes that keeps events.
+//! moment that matters. The `conformance` suite is what every store passes, the `outbox` suite what every store passes
+//! that keeps events, and the `inbox` suite what every store passes that keeps what consumers have seen.
 //!
 //! This is test code: it panics with an explanation where a test could not go on.
 #![allow(clippy::unwrap_used)]

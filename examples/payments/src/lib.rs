@@ -101,4 +101,7 @@ mod documentation {
 
     #[doc = include_str!("../../../docs/guides/events.md")]
     struct Events;
+
+    #[doc = include_str!("../../../docs/guides/consuming.md")]
+    struct Consuming;
 }

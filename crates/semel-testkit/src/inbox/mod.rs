@@ -6,6 +6,7 @@ pub mod apart;
 pub mod applying;
 pub mod batches;
 pub mod bounds;
+pub mod counting;
 mod harness;
 pub mod isolating;
 pub mod joining;
@@ -129,6 +130,9 @@ macro_rules! inbox_tests {
                 names_and_numbers_out_of_bounds_are_refused_by_the_database,
                 the_longest_names_fit,
                 as_many_messages_as_are_allowed_fit_and_not_one_more,
+            }
+            counting {
+                messages_are_counted_by_what_became_of_them,
             }
         }
     };
