@@ -105,6 +105,14 @@ async fn measure(bench: &Bench, cases: &[Case], commits: &[Duration]) -> Result<
             report.steady.push(measured);
         }
     }
+    if !options.held().is_zero() {
+        let null = |case: &&Case| case.publisher == Publisher::Semel && case.sink == SinkKind::Null;
+        for case in cases.iter().filter(null) {
+            let measured = steady::endure(bench, *case).await?;
+            eprintln!("flat out: {case}: {:.0} events/s in the last third", measured.at_last);
+            report.endured.push(measured);
+        }
+    }
     let transactional: Vec<SinkKind> = commits.iter().copied().map(SinkKind::KafkaTransactional).collect();
     report.judge(&transactional);
     report.machine.push(format!("load after: {}", load_average()));

@@ -28,6 +28,9 @@ pub(crate) struct Options {
     /// How long a steady load lasts. None is measured if zero.
     #[arg(long)]
     steady_seconds: Option<u64>,
+    /// How long writers and relay run flat out, once without and once with `xmin` held. None is measured if zero.
+    #[arg(long)]
+    held_seconds: Option<u64>,
     /// The size of a payload.
     #[arg(long, default_value_t = 1024)]
     pub(crate) payload_bytes: usize,
@@ -77,5 +80,9 @@ impl Options {
 
     pub(crate) fn steady(&self) -> Duration {
         Duration::from_secs(self.steady_seconds.unwrap_or(if self.quick { 3 } else { 10 }))
+    }
+
+    pub(crate) fn held(&self) -> Duration {
+        Duration::from_secs(self.held_seconds.unwrap_or(if self.quick { 6 } else { 150 }))
     }
 }

@@ -7,7 +7,7 @@ use serde::Serialize;
 use crate::case::{Case, Publisher, SinkKind};
 use crate::drain::Drained;
 use crate::processor::PerEvent;
-use crate::steady::Steady;
+use crate::steady::{Endured, Steady};
 
 /// Everything that was measured, as `--json` prints it.
 #[derive(Debug, Default, Serialize)]
@@ -15,6 +15,7 @@ pub(crate) struct Report {
     pub(crate) machine: Vec<String>,
     pub(crate) drains: Vec<Drain>,
     pub(crate) steady: Vec<Steady>,
+    pub(crate) endured: Vec<Endured>,
     pub(crate) aims: Vec<Aim>,
 }
 
@@ -81,6 +82,15 @@ impl Report {
         });
         let late: Vec<Aim> = late.collect();
         self.aims.extend(late);
+        if let [free, held] = self.endured.as_slice() {
+            let measured = held.at_last / free.at_last;
+            self.aims.push(Aim {
+                what: format!("{} / {}, both flat out for {} s", held.case, free.case, held.seconds),
+                measured,
+                target: ">= 0.95".to_owned(),
+                met: measured >= 0.95,
+            });
+        }
     }
 
     fn ratio(&self, of: Case, to: Case, least: Option<f64>) -> Option<Aim> {
@@ -145,6 +155,16 @@ impl Report {
                 text,
                 "{case:<40}{both_flat_out:>10.0}{offered:>10.0}{committed:>10.0}{p50:>9.1}{p99:>9.1}{max:>9.1}"
             );
+        }
+        if !self.endured.is_empty() {
+            let _ = writeln!(
+                text,
+                "\n{:<40}{:>10}{:>12}{:>12}{:>10}",
+                "writers and relay flat out", "seconds", "first third", "last third", "dead"
+            );
+        }
+        for Endured { case, seconds, at_first, at_last, dead_rows } in &self.endured {
+            let _ = writeln!(text, "{case:<40}{seconds:>10}{at_first:>12.0}{at_last:>12.0}{dead_rows:>10}");
         }
         let _ = writeln!(text, "\n{:<74}{:>9}  {:<15}", "ratios of the same run, and targets", "measured", "target");
         for Aim { what, measured, target, met } in &self.aims {

@@ -22,7 +22,7 @@ const WARM_UP: Duration = Duration::from_secs(2);
 const FLAT_OUT: Duration = Duration::from_secs(4);
 
 /// The most events per second there is room for.
-const MOST_PER_SECOND: f64 = 100_000.0;
+const MOST_PER_SECOND: f64 = 50_000.0;
 
 /// How many events are published before the clock starts.
 const FIRST: u64 = 2_000;
@@ -51,21 +51,51 @@ pub(crate) async fn steady(bench: &Bench, case: Case, drained: Option<f64>) -> R
     let from = flat_out.begun + WARM_UP;
     let both_flat_out = flat_out.ledger.rate_between(from, from + FLAT_OUT);
     let offered = drained.unwrap_or(f64::INFINITY).min(both_flat_out) / 2.0;
-    let Run { ledger, begun } = run(bench, case, Some(offered), WARM_UP + bench.options.steady()).await?;
+    let Run { ledger, begun, .. } = run(bench, case, Some(offered), WARM_UP + bench.options.steady()).await?;
     let from = begun + WARM_UP;
     let Some(latency) = ledger.latency(from) else { bail!("nothing was measured of {case}") };
     Ok(Steady { case: case.to_string(), both_flat_out, offered, committed: ledger.commit_rate(from), latency })
+}
+
+/// What a long load came to.
+#[derive(Debug, Clone, serde::Serialize)]
+pub(crate) struct Endured {
+    pub(crate) case: String,
+    pub(crate) seconds: u64,
+    /// What got out per second in the first third of the time, and in the last.
+    pub(crate) at_first: f64,
+    pub(crate) at_last: f64,
+    /// Dead rows of the event tables at the end.
+    pub(crate) dead_rows: i64,
+}
+
+/// Has writers and relay run flat out for long. A case that holds `xmin` holds it from before the first event to the
+/// end.
+pub(crate) async fn endure(bench: &Bench, case: Case) -> Result<Endured> {
+    let lasts = bench.options.held();
+    let Run { ledger, begun, dead_rows } = run(bench, case, None, lasts).await?;
+    let third = lasts / 3;
+    Ok(Endured {
+        case: case.to_string(),
+        seconds: lasts.as_secs(),
+        at_first: ledger.rate_between(begun, begun + third),
+        at_last: ledger.rate_between(begun + third * 2, begun + third * 3),
+        dead_rows,
+    })
 }
 
 struct Run {
     ledger: Arc<Ledger>,
     /// When the writers began, by the ledger's clock.
     begun: Duration,
+    /// Dead rows of the event tables at the end.
+    dead_rows: i64,
 }
 
 async fn run(bench: &Bench, case: Case, rate: Option<f64>, lasts: Duration) -> Result<Run> {
     let table = if case.publisher == Publisher::Semel { Table::Semel } else { Table::Polling };
     let database = Database::empty(&bench.servers, table).await?;
+    let held = if case.held { Some(database.hold().await?) } else { None };
     let pace = Pace { rate, lasts, first: FIRST, per_transaction: bench.options.per_transaction };
     let room = FIRST + (rate.unwrap_or(MOST_PER_SECOND) * lasts.as_secs_f64()) as u64 + 1;
     let ledger = Arc::new(Ledger::new(bench.load, room).restarted());
@@ -109,6 +139,8 @@ async fn run(bench: &Bench, case: Case, rate: Option<f64>, lasts: Duration) -> R
             begun?
         }
     };
+    let dead_rows = database.dead_rows(table).await?;
+    drop(held);
     database.end().await?;
-    Ok(Run { ledger, begun })
+    Ok(Run { ledger, begun, dead_rows })
 }
