@@ -24,6 +24,8 @@ pub const ANSWER_HALF_WRITTEN: &str = "answer-half-written";
 pub const RELAY_BEFORE_PUBLISH: &str = "relay-before-publish";
 /// A relay's sink has acknowledged a batch; no position covers it yet.
 pub const RELAY_PUBLISHED: &str = "relay-published";
+/// A relay is about to send the positions that cover what was acknowledged.
+pub const RELAY_NOTING: &str = "relay-noting";
 /// A relay has stored nothing yet of the lanes it is about to give up.
 pub const RELAY_HANDING_OVER: &str = "relay-handing-over";
 /// A relay has taken lanes and not read anything of them.
@@ -33,7 +35,7 @@ pub const RELAY_ROTATING: &str = "relay-rotating";
 
 /// Every point of a relay. Crash tests iterate this table.
 pub const RELAY: &[&str] =
-    &[RELAY_BEFORE_PUBLISH, RELAY_PUBLISHED, RELAY_HANDING_OVER, RELAY_TAKEN_OVER, RELAY_ROTATING];
+    &[RELAY_BEFORE_PUBLISH, RELAY_PUBLISHED, RELAY_NOTING, RELAY_HANDING_OVER, RELAY_TAKEN_OVER, RELAY_ROTATING];
 
 /// Every point, in the order in which a request passes them. Crash tests iterate this table.
 pub const ALL: &[&str] =

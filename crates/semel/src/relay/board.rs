@@ -7,11 +7,11 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use crate::outbox::{LaneState, Outbox};
+use crate::outbox::{LaneState, Outbox, RelayId};
 use crate::relay::backoff::Backoff;
 use crate::relay::{Context, Lost, failed};
 use crate::sink::Lane;
-use crate::{Error as StoreError, Sink};
+use crate::{Error as StoreError, Sink, failpoint};
 
 /// How often positions of lanes without events are stored, so that others find them near the front.
 const IDLE_INTERVAL: Duration = Duration::from_secs(1);
@@ -109,20 +109,36 @@ impl Board {
             if states.is_empty() {
                 continue;
             }
-            match context.store.checkpoint(context.joined.id, &states).await {
-                Ok(()) => backoff.reset(),
-                Err(StoreError::Fenced) => {
+            // A task of its own, so that a write that has begun ends, and its connection with it stays in use, even if
+            // the shift is over meanwhile. One that comes late is refused (I7), or left out as behind what is stored.
+            match tokio::spawn(note(context.store.clone(), context.joined.id, states.clone())).await {
+                Ok(Ok(())) => backoff.reset(),
+                Ok(Err(StoreError::Fenced)) => {
                     context.lose(Lost::Fenced);
                     return;
                 }
-                Err(error) => {
+                Ok(Err(error)) => {
                     failed("store its positions", &error);
                     self.put_back(&states);
                     self.posted.notify_one();
                     tokio::time::sleep(backoff.next()).await;
                 }
+                Err(_) => {
+                    context.lose(Lost::Failed);
+                    return;
+                }
             }
             next.await;
         }
     }
+}
+
+/// Stores where these lanes stand.
+async fn note<S: Outbox>(store: S, id: RelayId, states: Vec<LaneState>) -> Result<(), StoreError> {
+    failpoint::reach(failpoint::RELAY_NOTING).await;
+    let noted = store.checkpoint(id, &states).await;
+    if matches!(noted, Err(StoreError::Fenced)) {
+        tracing::warn!(relay = id.0, "the store has refused the relay's positions: its lanes are another's");
+    }
+    noted
 }

@@ -66,7 +66,8 @@ async fn killed_at<S: Counting>(stage: &Stage<S>, point: &str) {
     let before = stage.checked("before").await;
     let mut control = Control::listen().await;
     // Not at the first batch, so that positions have been stored and events have been counted from them.
-    let passed = if [failpoint::RELAY_BEFORE_PUBLISH, failpoint::RELAY_PUBLISHED].contains(&point) { 5 } else { 0 };
+    let repeats = [failpoint::RELAY_BEFORE_PUBLISH, failpoint::RELAY_PUBLISHED, failpoint::RELAY_NOTING];
+    let passed = if repeats.contains(&point) { 5 } else { 0 };
     let mut plan = stage.plan().armed(point, passed, &control);
     if point == failpoint::RELAY_HANDING_OVER {
         // It must not lose its lanes on a busy machine before it hands some over.
@@ -94,7 +95,7 @@ async fn killed_at<S: Counting>(stage: &Stage<S>, point: &str) {
     assert!(after.events > before.events);
     if stage.collector.drops_duplicates() {
         assert_eq!(after.duplicates, 0, "killed at {point}");
-    } else if point == failpoint::RELAY_PUBLISHED {
+    } else if [failpoint::RELAY_PUBLISHED, failpoint::RELAY_NOTING].contains(&point) {
         assert!(after.duplicates > before.duplicates, "what was published and not noted is published again");
     }
     assert!(successor.terminate().await.success());

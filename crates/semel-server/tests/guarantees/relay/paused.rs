@@ -1,6 +1,6 @@
 //! A relay is stopped, or cut off from its database, for longer than its lease, and comes back.
 
-use semel::failpoint::RELAY_PUBLISHED;
+use semel::failpoint::{RELAY_NOTING, RELAY_PUBLISHED, RELAY_TAKEN_OVER};
 use semel::outbox::{Cursor, LANES};
 use semel::sink::Lane;
 use semel_postgres::Postgres;
@@ -54,6 +54,55 @@ async fn stopped_past_its_lease<S: Counting>() {
         // What it had in hand is gone with its membership; the positions are the other's.
         assert!(positions_hold(&stage, &positions).await);
         stage.checked("back again").await;
+        assert!(stopped.terminate().await.success());
+        assert!(other.terminate().await.success());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_relay_stopped_before_it_notes_is_refused_by_postgres() {
+    stopped_before_it_notes::<Postgres>().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_relay_stopped_before_it_notes_is_refused_by_sqlite() {
+    stopped_before_it_notes::<Sqlite>().await;
+}
+
+/// The late positions are ahead of what is stored, and their write does reach the store: whoever took the lanes has not
+/// moved yet. Nothing but the fence keeps them out.
+async fn stopped_before_it_notes<S: Counting>() {
+    let stage = Stage::<S>::set(Collector::Http(Receiver::start().await)).await;
+    for round in 0..rounds(2, 20) {
+        let mut control = Control::listen().await;
+        let mut stopped = stage.plan().armed(RELAY_NOTING, 1 + round % 5, &control).start().await;
+        let mut load = Load::start(&stage.writer);
+        let noting = control.reached(RELAY_NOTING, PATIENCE).await;
+        stopped.stop().await;
+        while !S::is_free(&stage.home) {
+            stopped.cont();
+            stopped.stop().await;
+        }
+        let mut other = stage.plan().armed(RELAY_TAKEN_OVER, 0, &control).start().await;
+        let taking = control.reached(RELAY_TAKEN_OVER, PATIENCE).await;
+        let before = positions(&stage).await;
+
+        stopped.cont();
+        noting.release().await;
+        until("the late write has its answer, and the relay is out", async || {
+            let output = stopped.output();
+            let answered = output.contains("the store has refused the relay's positions");
+            answered && output.contains("the relay has lost its lanes and joins anew")
+        })
+        .await;
+        assert_eq!(positions(&stage).await, before, "a position was written by a relay that has no lanes");
+
+        taking.release().await;
+        let reached = load.written();
+        load.reaches(reached + 20).await;
+        load.end().await;
+        let tally = stage.checked("refused").await;
+        assert!(tally.duplicates > 0, "what the stopped one had published and not noted came again");
         assert!(stopped.terminate().await.success());
         assert!(other.terminate().await.success());
     }
