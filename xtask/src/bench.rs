@@ -4,11 +4,14 @@ use std::process::Command;
 
 use anyhow::{Result, bail};
 
+use crate::services;
+
 /// Runs a benchmark by name; `arguments` are its own.
 pub(crate) fn run(name: &str, arguments: &[&str]) -> Result<()> {
     if name != "relay" {
         bail!("unknown benchmark `{name}`: there is `relay`");
     }
+    services::install()?;
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.args(["run", "--release", "--quiet", "--package", "semel-bench", "--bin", name, "--"]).args(arguments);
     // Kafka as it comes: tests start theirs with what makes a short life cheap.

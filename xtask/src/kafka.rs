@@ -98,7 +98,7 @@ pub(crate) fn status() -> Result<()> {
 
 /// Fetches the jars with Maven, which knows this machine's mirrors. They arrive beside their final place, so that an
 /// interrupted download is never taken for a whole one.
-fn fetch() -> Result<()> {
+pub(crate) fn fetch() -> Result<()> {
     if kafka::find_library().is_ok() {
         return Ok(());
     }

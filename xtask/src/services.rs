@@ -74,6 +74,13 @@ pub(crate) fn status() -> Result<()> {
     kafka::status()
 }
 
+/// Installs what servers need, and starts none.
+pub(crate) fn install() -> Result<()> {
+    let _lock = lock()?;
+    install::missing()?;
+    kafka::fetch()
+}
+
 /// Starts what is not running. A server named by the environment is used as it is, and not started.
 pub(crate) fn start() -> Result<Services> {
     let _lock = lock()?;
