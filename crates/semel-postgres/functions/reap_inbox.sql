@@ -1,5 +1,6 @@
--- Deletes up to p_limit ids that a consumer saw longer ago than p_keep, in all of its generations, and returns how
--- many. A message that comes again after that applies again, so p_keep is at least the longest redelivery (I9).
+-- Deletes up to p_limit ids that a consumer saw longer ago than p_keep, in all of its generations, and dead letters
+-- that were applied longer ago, and returns how many. A message that comes again after that applies again, so p_keep is
+-- at least the longest redelivery (I9).
 --
 -- It takes the oldest first and passes over rows that somebody has locked. No acceptance waits for it, save for one of
 -- an id that is being deleted.
@@ -10,6 +11,7 @@ DECLARE
     v_consumer integer;
     v_before   timestamptz := clock_timestamp() - p_keep;
     v_reaped   bigint;
+    v_letters  bigint;
 BEGIN
     SELECT c.id INTO v_consumer FROM semel.consumers c WHERE c.name = p_consumer;
     DELETE FROM semel.inbox d
@@ -20,6 +22,13 @@ BEGIN
         LIMIT p_limit
         FOR UPDATE SKIP LOCKED));
     GET DIAGNOSTICS v_reaped = ROW_COUNT;
-    RETURN v_reaped;
+    DELETE FROM semel.dead_letters d
+    WHERE d.ctid = ANY (ARRAY(
+        SELECT l.ctid FROM semel.dead_letters l
+        WHERE l.consumer = v_consumer AND l.state = 'applied' AND l.changed_at < v_before
+        LIMIT p_limit - v_reaped
+        FOR UPDATE SKIP LOCKED));
+    GET DIAGNOSTICS v_letters = ROW_COUNT;
+    RETURN v_reaped + v_letters;
 END
 $$;

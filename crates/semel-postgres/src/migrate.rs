@@ -35,6 +35,7 @@ macro_rules! functions {
 
 const MIGRATIONS: &[Migration] = migrations![
     1 "0001_installation", 2 "0002_keys", 3 "0003_audit", 4 "0004_outbox", 5 "0005_tick_xid", 6 "0006_inbox",
+    7 "0007_letters",
 ];
 
 /// In the order of their dependencies.
@@ -109,6 +110,12 @@ const FUNCTIONS: &[(&str, &str)] = functions![
     "accept_versions",
     "next_offset",
     "reap_inbox",
+    "declare_consumer",
+    "dead_letter",
+    "take_letter",
+    "bury_letter",
+    "redrive_letters",
+    "replay_consumer",
 ];
 
 const PROLOGUE: &str = include_str!("sql/prologue.sql");

@@ -94,8 +94,20 @@ impl<S: Setup> Harness for OnPostgres<S> {
     }
 
     async fn age(&self, by: Duration) {
-        let age = "UPDATE semel.inbox SET received_at = received_at - make_interval(secs => $1)";
-        self.database.connect().await.execute(age, &[&by.as_secs_f64()]).await.unwrap();
+        let ages = [
+            "UPDATE semel.inbox SET received_at = received_at - make_interval(secs => $1)",
+            "UPDATE semel.dead_letters SET dead_at = dead_at - make_interval(secs => $1),
+                    changed_at = changed_at - make_interval(secs => $1)",
+        ];
+        for age in ages {
+            self.database.connect().await.execute(age, &[&by.as_secs_f64()]).await.unwrap();
+        }
+    }
+
+    async fn audits(&self, reason: &str) -> u64 {
+        let client = self.database.connect().await;
+        let row = client.query_one("SELECT count(*) FROM semel.audit WHERE reason = $1", &[&reason]).await.unwrap();
+        u64::try_from(row.get::<_, i64>(0)).unwrap()
     }
 
     async fn consume_joined(
@@ -142,6 +154,12 @@ mod directly {
     impl Setup for Direct {}
 
     semel_testkit::inbox_tests!(OnPostgres<Direct>);
+
+    mod runner {
+        use super::*;
+
+        semel_testkit::runner_tests!(OnPostgres<Direct>);
+    }
 }
 
 mod serializable {

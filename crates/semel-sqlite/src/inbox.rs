@@ -8,13 +8,20 @@
 pub(crate) mod accept;
 pub(crate) mod isolated;
 
+mod declare;
+mod letter;
 mod offset;
+mod operator;
 mod reap;
+mod row;
+mod seen;
 
 use std::time::Duration;
 
 use semel::Error;
 use semel::inbox::{Accepted, Consumer, Delivery, Inbox};
+use semel::letter::{ConsumerRecord, Declaration, Letter, LetterFilter, LetterId, LetterRecord};
+use semel::operator::Audit;
 
 use crate::error::lock;
 use crate::store::Sqlite;
@@ -23,6 +30,10 @@ use crate::tx::Tx;
 impl Inbox for Sqlite {
     async fn accept(&self, consumer: &Consumer, deliveries: &[Delivery]) -> Result<(Tx, Vec<Accepted>), Error> {
         self.accept_settled(consumer, deliveries).await
+    }
+
+    async fn seen(&self, consumer: &Consumer, deliveries: &[Delivery]) -> Result<Vec<bool>, Error> {
+        self.read_seen(consumer, deliveries).await
     }
 
     /// It takes its turn at the first message.
@@ -58,6 +69,46 @@ impl Inbox for Sqlite {
         self.read_next_offset(consumer, source, topic, partition).await
     }
 
+    async fn declare(&self, name: &str, declaration: &Declaration) -> Result<Consumer, Error> {
+        self.declare_consumer(name, declaration).await
+    }
+
+    async fn generation(&self, name: &str) -> Result<Option<u32>, Error> {
+        self.read_generation(name).await
+    }
+
+    async fn dead_letter(&self, consumer: &Consumer, delivery: &Delivery, letter: &Letter) -> Result<bool, Error> {
+        self.set_aside(consumer, delivery, letter).await
+    }
+
+    async fn redriven(&self, consumer: &str, limit: u32) -> Result<Vec<LetterRecord>, Error> {
+        self.read_redriven(consumer, limit).await
+    }
+
+    async fn take_letter(&self, id: LetterId) -> Result<Option<Tx>, Error> {
+        self.take_redriven(id).await
+    }
+
+    async fn bury(&self, id: LetterId, cause: &str) -> Result<(), Error> {
+        self.bury_redriven(id, cause).await
+    }
+
+    async fn consumers(&self, name: Option<&str>) -> Result<Vec<ConsumerRecord>, Error> {
+        self.read_consumers(name).await
+    }
+
+    async fn letters(&self, filter: &LetterFilter, limit: u32) -> Result<Vec<LetterRecord>, Error> {
+        self.list_letters(filter, limit).await
+    }
+
+    async fn redrive_letters(&self, filter: &LetterFilter, audit: &Audit, dry_run: bool) -> Result<u64, Error> {
+        self.redrive_dead(filter, audit, dry_run).await
+    }
+
+    async fn replay_consumer(&self, name: &str, audit: &Audit, dry_run: bool) -> Result<Option<u32>, Error> {
+        self.begin_generation(name, audit, dry_run).await
+    }
+
     async fn reap_inbox(&self, consumer: &str, keep: Duration, limit: u32) -> Result<u64, Error> {
         self.forget_old_ids(consumer, keep, limit).await
     }
@@ -79,9 +130,7 @@ impl Sqlite {
             let mut tx = Tx::business(self.clone());
             let work = tx.run_checked(|connection| {
                 let accepted = accept::accept(connection, consumer, deliveries, self.now_ms())?;
-                // Read while the turn is held: it may be taken back at any time after, and then the group goes on.
-                let others = !lock(&self.writer().shared.queue).pending.is_empty();
-                Ok((accepted, others))
+                Ok((accepted, self.shares_group()))
             });
             let (accepted, others) = work.await?;
             if !others {
@@ -101,9 +150,10 @@ impl Sqlite {
         }
     }
 
-    /// Whether all of these were seen by what is committed, which those beside the writer see.
-    async fn are_committed(&self, consumer: &Consumer, deliveries: &[&Delivery]) -> Result<bool, Error> {
-        self.readers().read(|connection| accept::are_seen(connection, consumer, deliveries)).await
+    /// Whether others are in the group of the turn that is held, and may yet be rolled back with it. It is asked while
+    /// the turn runs statements: the turn may be taken back at any time after, and then the group goes on.
+    fn shares_group(&self) -> bool {
+        !lock(&self.writer().shared.queue).pending.is_empty()
     }
 }
 

@@ -16,6 +16,7 @@ const MIGRATIONS: &[Migration] = &[
     Migration { version: 1, name: "0001_keys", sql: include_str!("../migrations/0001_keys.sql") },
     Migration { version: 2, name: "0002_outbox", sql: include_str!("../migrations/0002_outbox.sql") },
     Migration { version: 3, name: "0003_inbox", sql: include_str!("../migrations/0003_inbox.sql") },
+    Migration { version: 4, name: "0004_letters", sql: include_str!("../migrations/0004_letters.sql") },
 ];
 
 /// How long a migration waits for other processes that write to the file.

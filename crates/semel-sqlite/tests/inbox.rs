@@ -73,7 +73,7 @@ impl Harness for OnSqlite {
 
     async fn ranges(&self, consumer: &Consumer, lane: &Sequence) -> Vec<Range<u64>> {
         let sql = "SELECT applied FROM semel_marks JOIN semel_consumers ON semel_consumers.id = semel_marks.consumer
-                   WHERE name = ?1 AND generation = ?2 AND incarnation = ?3 AND topic = ?4 AND lane = ?5";
+                   WHERE name = ?1 AND semel_marks.generation = ?2 AND incarnation = ?3 AND topic = ?4 AND lane = ?5";
         let lane = (consumer.name(), consumer.generation(), &lane.incarnation, &lane.topic, lane.lane);
         let applied: Option<String> = self.connection().query_row(sql, lane, |row| row.get(0)).optional().unwrap();
         let number = |text: &str| text.parse::<u64>().unwrap();
@@ -83,6 +83,11 @@ impl Harness for OnSqlite {
 
     async fn age(&self, by: Duration) {
         self.file.clock.advance(by);
+    }
+
+    async fn audits(&self, reason: &str) -> u64 {
+        let sql = "SELECT count(*) FROM semel_audit WHERE reason = ?1";
+        self.connection().query_row(sql, (reason,), |row| row.get::<_, i64>(0)).unwrap().unsigned_abs()
     }
 
     async fn consume_joined(
@@ -117,3 +122,9 @@ impl Harness for OnSqlite {
 }
 
 semel_testkit::inbox_tests!(OnSqlite);
+
+mod runner {
+    use super::*;
+
+    semel_testkit::runner_tests!(OnSqlite);
+}

@@ -11,7 +11,8 @@ use std::time::Duration;
 use common::{File, event, insert, labels};
 use futures_util::poll;
 use semel::inbox::Accepted;
-use semel::{Consumer, Delivery, Error, Event, Inbox, Tx as _};
+use semel::letter::{Letter, LetterFilter};
+use semel::{Consumer, Delivery, Error, Event, Inbox, Message, Tx as _};
 use semel_sqlite::{Options, Sqlite, Tx};
 
 const FILE: &str = "SEMEL_TEST_FILE";
@@ -89,6 +90,24 @@ async fn applied(store: &Sqlite, id: &str) -> Tx {
     tx
 }
 
+/// Sets a message aside, of many pages as well.
+async fn set_aside(store: &Sqlite, id: &str) -> Result<bool, Error> {
+    let received = Message {
+        id: id.to_owned(),
+        topic: "charges".to_owned(),
+        ordering_key: String::new(),
+        message_type: String::new(),
+        producer: String::new(),
+        content_type: String::new(),
+        payload: vec![7; 100_000].into(),
+        headers: Vec::new(),
+        sequence: None,
+        offset: None,
+    };
+    let letter = Letter { message: received, cause: "it does not work".to_owned(), attempts: 1 };
+    store.dead_letter(&consumer(), &message(id)[0], &letter).await
+}
+
 /// The body of the process; alone it does nothing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn on_a_failing_disk() {
@@ -98,6 +117,16 @@ async fn on_a_failing_disk() {
     let store = Sqlite::open(PathBuf::from(path), Options::default()).await.unwrap();
     let case = std::env::var(CASE).unwrap();
     let (who, failed) = (consumer(), message("failed"));
+    if case == "letters" {
+        say(ended(&set_aside(&store, "kept").await));
+        std::fs::write(variable(FAILS_ONCE), "").unwrap();
+        say(ended(&set_aside(&store, "failed").await));
+        let seen = store.seen(&who, &[message("kept"), failed].concat()).await.unwrap();
+        say(format!("{seen:?}"));
+        say("end");
+        let _ = std::io::stdin().read(&mut [0]);
+        return;
+    }
     say(ended(&store.commit_consumed(applied(&store, "kept").await).await));
 
     // A redelivery in the group of the delivery whose commit is about to fail.
@@ -145,4 +174,17 @@ async fn a_message_whose_commit_failed_at_the_disk_is_nobodys_duplicate_and_appl
         store.commit_consumed(applied(&store, "failed").await).await.unwrap();
         assert_eq!(file.effects("failed"), 1, "{case}");
     }
+}
+
+#[tokio::test]
+async fn a_message_whose_letter_failed_at_the_disk_is_neither_seen_nor_kept_after_a_crash() {
+    let file = File::create().await;
+    assert_eq!(killed_after("letters", &file), ["ok", "unavailable", "[true, false]"]);
+    let (store, both) = (file.open().await, [message("kept"), message("failed")].concat());
+    assert_eq!(store.seen(&consumer(), &both).await.unwrap(), [true, false]);
+    let kept = store.letters(&LetterFilter::default(), 10).await.unwrap();
+    assert_eq!(kept.iter().map(|kept| kept.letter.message.id.as_str()).collect::<Vec<_>>(), ["kept"]);
+    assert!(!set_aside(&store, "kept").await.unwrap());
+    assert!(set_aside(&store, "failed").await.unwrap());
+    assert_eq!(store.letters(&LetterFilter::default(), 10).await.unwrap().len(), 2);
 }

@@ -2,7 +2,7 @@
 //!
 //! Real servers only: a private PostgreSQL [`cluster`], a database per test, a pgbouncer, and ways to break them at the
 //! moment that matters. The `conformance` suite is what every store passes, the `outbox` suite what every store passes
-//! that keeps events, and the `inbox` suite what every store passes that keeps what consumers have seen.
+//! that keeps events, and the `inbox` and `runner` suites what every store passes that keeps what consumers have seen.
 //!
 //! This is test code: it panics with an explanation where a test could not go on.
 #![allow(clippy::unwrap_used)]
@@ -43,7 +43,11 @@ pub mod process;
 #[cfg(feature = "full")]
 pub mod proxy;
 #[cfg(feature = "full")]
+pub mod runner;
+#[cfg(feature = "full")]
 pub mod sinks;
+#[cfg(feature = "full")]
+pub mod sources;
 
 #[cfg(feature = "full")]
 mod framing;

@@ -38,7 +38,7 @@ pub enum Fate<E> {
     Failed(E),
     /// The store refused its effect, which was rolled back alone. It does not count as seen.
     Refused(StoreError),
-    /// A message before it in its Kafka partition did not apply, so this one was not tried.
+    /// A message before it, of the same ordering key or Kafka partition, did not apply, so this one was not tried.
     Behind,
 }
 
@@ -234,6 +234,7 @@ impl<S: Inbox> Semel<S> {
                         Err(error) => error,
                     }
                 }
+                Ok(Tried::Alone(fate)) => return Ok(vec![fate]),
                 Ok(Tried::Isolate) => {
                     isolated = true;
                     continue;
@@ -266,16 +267,21 @@ impl<S: Inbox> Semel<S> {
             fates.push(match accepted {
                 Accepted::Duplicate => Fate::Duplicate,
                 Accepted::Stale => Fate::Stale,
+                Accepted::Early if tx.conflicted() => return Err(conflict(tx).await),
                 Accepted::Early => {
                     tx.rollback().await;
-                    return Ok(Tried::Isolate);
+                    return Ok(if messages.len() == 1 { Tried::Alone(Fate::Early) } else { Tried::Isolate });
                 }
                 Accepted::First => match timeout_at(ends, effect(&mut tx, message)).await {
                     Ok(Ok(())) => Fate::Applied,
                     Ok(Err(_)) if tx.conflicted() => return Err(conflict(tx).await),
-                    Ok(Err(_)) => {
+                    Ok(Err(error)) => {
                         tx.rollback().await;
-                        return Ok(Tried::Isolate);
+                        return Ok(if messages.len() == 1 {
+                            Tried::Alone(Fate::Failed(error))
+                        } else {
+                            Tried::Isolate
+                        });
                     }
                     Err(_) => {
                         tx.rollback().await;
@@ -304,8 +310,8 @@ impl<S: Inbox> Semel<S> {
         let mut fates = Vec::with_capacity(messages.len());
         let mut stuck = HashSet::new();
         for message in messages {
-            let partition = partition_of(message.as_ref());
-            if partition.is_some_and(|partition| stuck.contains(&partition)) {
+            let order = Order::of(message.as_ref());
+            if order.as_ref().is_some_and(|order| stuck.contains(order)) {
                 fates.push(Fate::Behind);
                 continue;
             }
@@ -331,7 +337,9 @@ impl<S: Inbox> Semel<S> {
             };
             if !fate.is_seen() {
                 store.take_back(&mut tx).await?;
-                stuck.extend(partition);
+                // What an early message waits for may be behind it, unless they are read from one partition.
+                let waits = matches!((&fate, &order), (Fate::Early, Some(Order::Key(_))));
+                stuck.extend(order.filter(|_| !waits));
             }
             fates.push(fate);
         }
@@ -377,15 +385,28 @@ impl<S: Inbox> Semel<S> {
 enum Tried<T, E> {
     /// It is ready to be committed.
     Ready { tx: T, fates: Vec<Fate<E>> },
+    /// The only message did not apply, and everything was rolled back.
+    Alone(Fate<E>),
     /// A message failed; each has to run by itself.
     Isolate,
 }
 
-/// The partition of Kafka that a message is read from in order.
-fn partition_of(delivery: &Delivery) -> Option<(&str, &str, i32)> {
-    match &delivery.identity {
-        Identity::Offset(offset) => Some((&offset.source, &offset.topic, offset.partition)),
-        _ => None,
+/// What must not be passed over: after a message that did not apply, those that share it are not tried.
+#[derive(Debug, PartialEq, Eq, Hash)]
+enum Order<'a> {
+    /// A partition of Kafka.
+    Partition(&'a str, &'a str, i32),
+    /// An ordering key.
+    Key(&'a str),
+}
+
+impl Order<'_> {
+    fn of(delivery: &Delivery) -> Option<Order<'_>> {
+        match (&delivery.identity, &delivery.order) {
+            (Identity::Offset(offset), _) => Some(Order::Partition(&offset.source, &offset.topic, offset.partition)),
+            (_, Some(key)) => Some(Order::Key(key)),
+            (_, None) => None,
+        }
     }
 }
 

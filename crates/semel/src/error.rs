@@ -127,3 +127,20 @@ impl Error {
         }
     }
 }
+
+/// The text of an error with its causes, cut to what is stored of it.
+pub(crate) fn told(error: &Source) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text.push_str(": ");
+        text.push_str(&error.to_string());
+        cause = error.source();
+    }
+    const MOST: usize = 1000;
+    if text.len() > MOST {
+        let cut = (0..=MOST).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
+        text.truncate(cut);
+    }
+    text
+}

@@ -33,6 +33,20 @@ pub const RELAY_TAKEN_OVER: &str = "relay-taken-over";
 /// The outbox has switched to another part of its storage, and the one it left is not closed yet.
 pub const RELAY_ROTATING: &str = "relay-rotating";
 
+/// A consumer has received messages; nothing of them was tried.
+pub const CONSUMER_RECEIVED: &str = "consumer-received";
+/// The effect of a message has run; nothing of it is committed.
+pub const CONSUMER_EFFECT_DONE: &str = "consumer-effect-done";
+/// Effects and proofs are committed; nothing was acknowledged.
+pub const CONSUMER_COMMITTED: &str = "consumer-committed";
+/// Messages were acknowledged.
+pub const CONSUMER_ACKNOWLEDGED: &str = "consumer-acknowledged";
+/// A message is set aside as a dead letter, and was not acknowledged.
+pub const CONSUMER_DEAD_LETTERED: &str = "consumer-dead-lettered";
+
+/// Every point that a consumer passes with each message. Crash tests iterate this table.
+pub const CONSUMER: &[&str] = &[CONSUMER_RECEIVED, CONSUMER_EFFECT_DONE, CONSUMER_COMMITTED, CONSUMER_ACKNOWLEDGED];
+
 /// Every point of a relay. Crash tests iterate this table.
 pub const RELAY: &[&str] =
     &[RELAY_BEFORE_PUBLISH, RELAY_PUBLISHED, RELAY_NOTING, RELAY_HANDING_OVER, RELAY_TAKEN_OVER, RELAY_ROTATING];

@@ -8,6 +8,8 @@ use std::time::Duration;
 
 use crate::Error;
 use crate::event::MAX_NAME_BYTES;
+use crate::letter::{ConsumerRecord, Declaration, Letter, LetterFilter, LetterId, LetterRecord};
+use crate::operator::Audit;
 use crate::store::Store;
 
 /// The most messages that one transaction may accept (I12).
@@ -140,13 +142,15 @@ pub struct Delivery {
     pub identity: Identity,
     /// Which version of an entity it carries, if that matters.
     pub version: Option<Version>,
+    /// What it shares with messages that must not apply before it, if that matters: its ordering key.
+    pub order: Option<String>,
 }
 
 impl Delivery {
     /// A message that its producer's id tells from others.
     pub fn by_id(id: impl Into<String>) -> Result<Delivery, Invalid> {
         let id = named("id of a message", id.into(), MAX_ID_BYTES)?;
-        Ok(Delivery { identity: Identity::Id(id), version: None })
+        Ok(Delivery { identity: Identity::Id(id), version: None, order: None })
     }
 
     /// One of Semel's own events, by its place.
@@ -160,7 +164,7 @@ impl Delivery {
         if sequence.lane > i16::MAX.unsigned_abs() {
             return Err(Invalid::Number { what: "lane", value: i128::from(sequence.lane) });
         }
-        Ok(Delivery { identity: Identity::Sequence(sequence), version: None })
+        Ok(Delivery { identity: Identity::Sequence(sequence), version: None, order: None })
     }
 
     /// A record of Kafka, by its place.
@@ -175,7 +179,7 @@ impl Delivery {
         if offset.offset < offset.from || offset.offset == i64::MAX {
             return Err(Invalid::Number { what: "offset", value: i128::from(offset.offset) });
         }
-        Ok(Delivery { identity: Identity::Offset(offset), version: None })
+        Ok(Delivery { identity: Identity::Offset(offset), version: None, order: None })
     }
 
     /// The same message with the version that it carries.
@@ -186,6 +190,14 @@ impl Delivery {
         }
         self.version = Some(version);
         Ok(self)
+    }
+
+    /// The same message with its ordering key. If it fails, those behind it in a batch that share the key are not
+    /// tried.
+    #[must_use]
+    pub fn in_order_of(mut self, ordering_key: impl Into<String>) -> Delivery {
+        self.order = Some(ordering_key.into());
+        self
     }
 }
 
@@ -217,6 +229,14 @@ pub trait Inbox: Store {
         deliveries: &[Delivery],
     ) -> impl Future<Output = Result<(Self::Tx, Vec<Accepted>), Error>> + Send;
 
+    /// Which of these were seen by what is committed. It only reads, and waits for nobody: of one that is being
+    /// accepted meanwhile it says `false`, so `true` settles a message and `false` settles nothing.
+    fn seen(
+        &self,
+        consumer: &Consumer,
+        deliveries: &[Delivery],
+    ) -> impl Future<Output = Result<Vec<bool>, Error>> + Send;
+
     /// Begins a transaction in which messages are accepted one by one.
     fn begin_consuming(&self) -> impl Future<Output = Result<Self::Tx, Error>> + Send;
 
@@ -247,8 +267,69 @@ pub trait Inbox: Store {
         partition: i32,
     ) -> impl Future<Output = Result<Option<i64>, Error>> + Send;
 
+    /// Registers a consumer, or finds it again, with what it declares, and returns it in its generation.
+    ///
+    /// [`Error::Settings`] if the generation recognises messages by something else already: proofs of one kind say
+    /// nothing about another.
+    fn declare(&self, name: &str, declaration: &Declaration) -> impl Future<Output = Result<Consumer, Error>> + Send;
+
+    /// The generation that a consumer is in; `None` if there is no such consumer.
+    fn generation(&self, name: &str) -> impl Future<Output = Result<Option<u32>, Error>> + Send;
+
+    /// Sets a message aside: records it as seen, and with the letter, in one commit. `false` if it was seen before, and
+    /// then nothing is done: its effect is committed, or it is set aside already.
+    ///
+    /// A message whose version comes early is set aside all the same, and its entity stays where it is.
+    fn dead_letter(
+        &self,
+        consumer: &Consumer,
+        delivery: &Delivery,
+        letter: &Letter,
+    ) -> impl Future<Output = Result<bool, Error>> + Send;
+
+    /// Up to `limit` dead letters of this consumer that are to be tried again, the oldest first.
+    fn redriven(&self, consumer: &str, limit: u32) -> impl Future<Output = Result<Vec<LetterRecord>, Error>> + Send;
+
+    /// Begins a transaction in which a redriven letter counts as applied, if it commits; `None` if it is not to be
+    /// tried any more. Whoever takes the same letter at the same time waits until this transaction has ended (I6).
+    ///
+    /// The version that it carries is guarded as it would have been: a letter whose entity is past it counts as
+    /// applied, and one whose entity is not there yet is dead again, both with `None`.
+    fn take_letter(&self, id: LetterId) -> impl Future<Output = Result<Option<Self::Tx>, Error>> + Send;
+
+    /// Notes that a redriven letter failed again: it is dead, with this cause and one attempt more.
+    fn bury(&self, id: LetterId, cause: &str) -> impl Future<Output = Result<(), Error>> + Send;
+
+    /// Every consumer, or the one of this name, with what is kept of it.
+    fn consumers(&self, name: Option<&str>) -> impl Future<Output = Result<Vec<ConsumerRecord>, Error>> + Send;
+
+    /// Up to `limit` dead letters, the oldest first.
+    fn letters(
+        &self,
+        filter: &LetterFilter,
+        limit: u32,
+    ) -> impl Future<Output = Result<Vec<LetterRecord>, Error>> + Send;
+
+    /// Wants these dead letters tried again, with an audit row in the same commit, and says how many they are.
+    /// With `dry_run` nothing is changed.
+    fn redrive_letters(
+        &self,
+        filter: &LetterFilter,
+        audit: &Audit,
+        dry_run: bool,
+    ) -> impl Future<Output = Result<u64, Error>> + Send;
+
+    /// Begins a new generation of a consumer, with an audit row in the same commit, and says which: history applies
+    /// again. `None` if there is no such consumer. With `dry_run` nothing is changed.
+    fn replay_consumer(
+        &self,
+        name: &str,
+        audit: &Audit,
+        dry_run: bool,
+    ) -> impl Future<Output = Result<Option<u32>, Error>> + Send;
+
     /// Forgets up to `limit` ids that were seen longer ago than `keep`, of one consumer in all its generations, and
-    /// says how many. Never waits for one that is being accepted.
+    /// dead letters that were applied longer ago, and says how many. Never waits for one that is being accepted.
     fn reap_inbox(&self, consumer: &str, keep: Duration, limit: u32)
     -> impl Future<Output = Result<u64, Error>> + Send;
 }

@@ -31,6 +31,11 @@ pub fn keys_reaped(count: u64) {
     metrics::counter!("semel_keys_reaped_total").increment(count);
 }
 
+/// Counts messages whose ids the reaper deleted.
+pub fn inbox_reaped(count: u64) {
+    metrics::counter!("semel_inbox_reaped_total").increment(count);
+}
+
 /// Sets how many leases expired while their work was unfinished.
 pub fn keys_stuck(count: u64) {
     gauge("semel_keys_stuck", count);
@@ -49,6 +54,11 @@ pub fn message(consumer: &str, outcome: &'static str) {
 /// Counts a message or a batch whose effect was rolled back.
 pub fn inbox_failure(consumer: &str) {
     metrics::counter!("semel_inbox_failures_total", "consumer" => consumer.to_owned()).increment(1);
+}
+
+/// Sets whether a consumer keeps ids for a shorter time than its source may deliver them again (I9).
+pub fn inbox_retention_short(consumer: &str, short: bool) {
+    metrics::gauge!("semel_inbox_retention_short", "consumer" => consumer.to_owned()).set(f64::from(u8::from(short)));
 }
 
 /// Sets how much waits in the outbox.

@@ -5,7 +5,6 @@
 //! key, with ids and sequences that never change (I4, I5): after a crash, or after a hand-over that one side slept
 //! through, events are sent again exactly as they were.
 
-mod backoff;
 mod board;
 mod housekeeping;
 mod keeper;
@@ -27,9 +26,8 @@ use tokio::time::Instant;
 pub use replay::{Replay, Replayed, Stopped, replay};
 pub use settings::Settings;
 
-use crate::error::Source;
+use crate::backoff::Backoff;
 use crate::outbox::{Joined, Outbox};
-use crate::relay::backoff::Backoff;
 use crate::relay::keeper::Keeper;
 use crate::relay::shift::{Ended, Shift};
 use crate::sink::Sink;
@@ -228,23 +226,6 @@ fn failed(what: &'static str, error: &(dyn std::error::Error + 'static)) {
 
 fn now_ms() -> i64 {
     SystemClock.now_ms()
-}
-
-/// The text of an error with its causes, cut to what is stored of it.
-fn told(error: &Source) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text.push_str(": ");
-        text.push_str(&error.to_string());
-        cause = error.source();
-    }
-    const MOST: usize = 1000;
-    if text.len() > MOST {
-        let cut = (0..=MOST).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
-        text.truncate(cut);
-    }
-    text
 }
 
 #[cfg(test)]

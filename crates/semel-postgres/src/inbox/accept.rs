@@ -13,12 +13,24 @@ use crate::parameter::{Parameter, Typed};
 use crate::store::Postgres;
 use crate::tx::{Holds, Tx};
 
-/// One message alone is asked about by the functions for one, which are faster than those for many.
-const ID: &str = "SELECT ARRAY[semel.accept($1, $3, $2)]";
-const IDS: &str = "SELECT semel.accept_ids($1, $2, $3)";
-const SEQUENCE: &str = "SELECT ARRAY[semel.accept_sequence($1, $3, $4, $5, $6, $2)]";
-const SEQUENCES: &str = "SELECT semel.accept_sequences($1, $2, $3, $4, $5, $6)";
-const OFFSETS: &str = "SELECT semel.accept_offsets($1, $2, $3, $4, $5, $6, $7)";
+/// The statements that ask about messages, by what identifies these.
+pub(super) struct Asking {
+    /// For one alone, of an id and of a sequence, if there is something faster than those for many.
+    pub(super) one: Option<(&'static str, &'static str)>,
+    pub(super) ids: &'static str,
+    pub(super) sequences: &'static str,
+    pub(super) offsets: &'static str,
+}
+
+const ACCEPTING: Asking = Asking {
+    one: Some((
+        "SELECT ARRAY[semel.accept($1, $3, $2)]",
+        "SELECT ARRAY[semel.accept_sequence($1, $3, $4, $5, $6, $2)]",
+    )),
+    ids: "SELECT semel.accept_ids($1, $2, $3)",
+    sequences: "SELECT semel.accept_sequences($1, $2, $3, $4, $5, $6)",
+    offsets: "SELECT semel.accept_offsets($1, $2, $3, $4, $5, $6, $7)",
+};
 const VERSIONS: &str = "SELECT semel.accept_versions($1, $2, $3, $4, $5)";
 
 /// Begins a transaction and accepts messages in it. BEGIN travels with the first question, and messages of one kind
@@ -75,7 +87,7 @@ pub(crate) trait Inside {
 pub(crate) struct Question<'a> {
     pub(crate) sql: &'static str,
     pub(crate) values: Vec<Value<'a>>,
-    about: Vec<usize>,
+    pub(super) about: Vec<usize>,
 }
 
 impl<'a> Question<'a> {
@@ -143,6 +155,11 @@ impl<'a> Batch<'a> {
     /// One question for each kind of identity that occurs. Ids come before lanes and lanes before partitions: whoever
     /// accepts several kinds locks them in this order.
     pub(crate) fn identities(&self) -> Result<Vec<Question<'a>>, Error> {
+        self.questions(&ACCEPTING)
+    }
+
+    /// One question for each kind of identity that occurs, by these statements.
+    pub(super) fn questions(&self, asking: &Asking) -> Result<Vec<Question<'a>>, Error> {
         let (mut ids, mut sequences, mut offsets) = (Vec::new(), Vec::new(), Vec::new());
         for (position, delivery) in self.deliveries.iter().enumerate() {
             match &delivery.identity {
@@ -153,18 +170,20 @@ impl<'a> Batch<'a> {
             }
         }
         let mut questions = Vec::new();
-        if let [(position, id)] = ids.as_slice() {
-            questions.push(Question::new(ID, self.consumer, vec![*position], vec![Value::Text(id)]));
+        if let ([(position, id)], Some((one, _))) = (ids.as_slice(), asking.one) {
+            questions.push(Question::new(one, self.consumer, vec![*position], vec![Value::Text(id)]));
         } else if !ids.is_empty() {
             let values = vec![texts(&ids, |id| id)];
-            questions.push(Question::new(IDS, self.consumer, positions(&ids), values));
+            questions.push(Question::new(asking.ids, self.consumer, positions(&ids), values));
         }
         let lanes = numbers(&sequences, |place| i16::try_from(place.lane))?;
         let within = numbers(&sequences, |place| i64::try_from(place.sequence))?;
-        if let ([(position, place)], [lane], [sequence]) = (sequences.as_slice(), lanes.as_slice(), within.as_slice()) {
+        if let ([(position, place)], [lane], [sequence], Some((_, one))) =
+            (sequences.as_slice(), lanes.as_slice(), within.as_slice(), asking.one)
+        {
             let (incarnation, topic) = (Value::Text(&place.incarnation), Value::Text(&place.topic));
             let values = vec![incarnation, topic, Value::Smallint(*lane), Value::Bigint(*sequence)];
-            questions.push(Question::new(SEQUENCE, self.consumer, vec![*position], values));
+            questions.push(Question::new(one, self.consumer, vec![*position], values));
         } else if !sequences.is_empty() {
             let values = vec![
                 texts(&sequences, |place| &place.incarnation),
@@ -172,7 +191,7 @@ impl<'a> Batch<'a> {
                 Value::Smallints(Typed(lanes, Type::INT2_ARRAY)),
                 Value::Bigints(within),
             ];
-            questions.push(Question::new(SEQUENCES, self.consumer, positions(&sequences), values));
+            questions.push(Question::new(asking.sequences, self.consumer, positions(&sequences), values));
         }
         if !offsets.is_empty() {
             let values = vec![
@@ -182,7 +201,7 @@ impl<'a> Batch<'a> {
                 Value::Bigints(offsets.iter().map(|(_, place)| place.from).collect()),
                 Value::Bigints(offsets.iter().map(|(_, place)| place.offset).collect()),
             ];
-            questions.push(Question::new(OFFSETS, self.consumer, positions(&offsets), values));
+            questions.push(Question::new(asking.offsets, self.consumer, positions(&offsets), values));
         }
         Ok(questions)
     }
@@ -274,6 +293,6 @@ fn numbers<T: Copy, N>(
     numbers.map_err(|error| Error::Statement(error.into()))
 }
 
-fn no_answer() -> Error {
+pub(super) fn no_answer() -> Error {
     Error::Schema("a function of the schema semel did not answer for each message: run `semel migrate`".to_owned())
 }

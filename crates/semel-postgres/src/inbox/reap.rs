@@ -10,7 +10,7 @@ use crate::store::{Postgres, interval_ms};
 const REAP: &str = include_str!("../sql/reap_inbox.sql");
 
 /// A thousand years. Whoever keeps ids for longer keeps them for ever, and the database has no time before its first.
-const LONGEST: Duration = Duration::from_secs(1_000 * 366 * 24 * 3600);
+pub(super) const LONGEST: Duration = Duration::from_secs(1_000 * 366 * 24 * 3600);
 
 pub(super) async fn reap(store: &Postgres, consumer: &str, keep: Duration, limit: u32) -> Result<u64, Error> {
     let keep_ms = interval_ms(keep.min(LONGEST));

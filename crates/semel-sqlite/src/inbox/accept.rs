@@ -30,10 +30,7 @@ pub(crate) fn accept(
     deliveries: &[Delivery],
     now_ms: i64,
 ) -> Result<Vec<Accepted>, Error> {
-    if deliveries.len() > MAX_BATCH {
-        let problem = format!("a transaction may accept {MAX_BATCH} messages at once, not {}", deliveries.len());
-        return Err(Error::Settings(problem));
-    }
+    check_batch(deliveries)?;
     let proofs = Proofs::register(connection, consumer, now_ms)?;
     let (mut lanes, mut partitions) = (Lanes::default(), Partitions::default());
     let mut accepted = Vec::with_capacity(deliveries.len());
@@ -55,22 +52,13 @@ pub(crate) fn accept(
     Ok(accepted)
 }
 
-/// Whether all of these were seen by what the connection sees. Nothing is recorded.
-pub(crate) fn are_seen(connection: &Connection, consumer: &Consumer, deliveries: &[&Delivery]) -> Result<bool, Error> {
-    let Some(proofs) = Proofs::find(connection, consumer)? else { return Ok(false) };
-    let (mut lanes, mut partitions) = (Lanes::default(), Partitions::default());
-    for delivery in deliveries {
-        let seen = match &delivery.identity {
-            Identity::Id(id) => proofs.has_id(id)?,
-            Identity::Sequence(sequence) => !lanes.accept(&proofs, sequence)?,
-            Identity::Offset(offset) => partitions.is_behind(&proofs, offset)?,
-            _ => false,
-        };
-        if !seen {
-            return Ok(false);
-        }
+/// Refuses more messages than may be asked about at once (I12).
+pub(super) fn check_batch(deliveries: &[Delivery]) -> Result<(), Error> {
+    if deliveries.len() > MAX_BATCH {
+        let problem = format!("a transaction may accept {MAX_BATCH} messages at once, not {}", deliveries.len());
+        return Err(Error::Settings(problem));
     }
-    Ok(true)
+    Ok(())
 }
 
 /// What one consumer has seen in one generation.
@@ -82,7 +70,7 @@ pub(super) struct Proofs<'c> {
 
 impl<'c> Proofs<'c> {
     /// A consumer gets its number with the first message that it accepts.
-    fn register(connection: &'c Connection, consumer: &Consumer, now_ms: i64) -> Result<Proofs<'c>, Error> {
+    pub(super) fn register(connection: &'c Connection, consumer: &Consumer, now_ms: i64) -> Result<Proofs<'c>, Error> {
         let mut register = connection.prepare_cached(REGISTER_CONSUMER).map_err(classify)?;
         register.execute((consumer.name(), now_ms)).map_err(classify)?;
         let missing = || Error::Statement(format!("consumer {:?} has no number", consumer.name()).into());
@@ -90,13 +78,13 @@ impl<'c> Proofs<'c> {
     }
 
     /// Nothing if the consumer has accepted no message.
-    fn find(connection: &'c Connection, consumer: &Consumer) -> Result<Option<Proofs<'c>>, Error> {
+    pub(super) fn find(connection: &'c Connection, consumer: &Consumer) -> Result<Option<Proofs<'c>>, Error> {
         let mut number = connection.prepare_cached(CONSUMER).map_err(classify)?;
         let number = number.query_row((consumer.name(),), |row| row.get(0)).optional().map_err(classify)?;
         Ok(number.map(|number| Proofs { connection, consumer: number, generation: consumer.generation() }))
     }
 
-    fn has_id(&self, id: &str) -> Result<bool, Error> {
+    pub(super) fn has_id(&self, id: &str) -> Result<bool, Error> {
         let mut seen = self.connection.prepare_cached(SEEN_ID).map_err(classify)?;
         seen.query_row((self.consumer, self.generation, id), |row| row.get(0)).map_err(classify)
     }
@@ -108,7 +96,7 @@ impl<'c> Proofs<'c> {
     }
 
     /// What the version means to its entity; if it applies, the entity is at that version.
-    fn accept_version(&self, version: &Version) -> Result<Accepted, Error> {
+    pub(super) fn accept_version(&self, version: &Version) -> Result<Accepted, Error> {
         let mut last = self.connection.prepare_cached(VERSION).map_err(classify)?;
         let last = last.query_row((self.consumer, self.generation, &version.entity), |row| row.get(0));
         let last: i64 = last.optional().map_err(classify)?.unwrap_or(0);
@@ -149,7 +137,7 @@ type LaneName<'d> = (&'d str, &'d str, u16);
 
 /// The lanes that a batch of messages comes from. Each is read once and stored once.
 #[derive(Default)]
-struct Lanes<'d>(BTreeMap<LaneName<'d>, Lane>);
+pub(super) struct Lanes<'d>(BTreeMap<LaneName<'d>, Lane>);
 
 struct Lane {
     applied: Ranges,
@@ -157,19 +145,28 @@ struct Lane {
 }
 
 impl<'d> Lanes<'d> {
-    /// Whether the sequence had not been seen.
+    /// Whether the sequence had not been seen. It is from now on.
     fn accept(&mut self, proofs: &Proofs<'_>, sequence: &'d Sequence) -> Result<bool, Error> {
+        let lane = self.lane(proofs, sequence)?;
+        let first = lane.applied.insert(sequence.sequence);
+        lane.changed |= first;
+        Ok(first)
+    }
+
+    /// Whether the sequence was seen.
+    pub(super) fn has(&mut self, proofs: &Proofs<'_>, sequence: &'d Sequence) -> Result<bool, Error> {
+        Ok(self.lane(proofs, sequence)?.applied.contains(sequence.sequence))
+    }
+
+    fn lane(&mut self, proofs: &Proofs<'_>, sequence: &'d Sequence) -> Result<&mut Lane, Error> {
         if !(1..i64::MAX.unsigned_abs()).contains(&sequence.sequence) {
             return Err(out_of_bounds("sequence", sequence.sequence));
         }
         let name = (sequence.incarnation.as_str(), sequence.topic.as_str(), sequence.lane);
-        let lane = match self.0.entry(name) {
+        Ok(match self.0.entry(name) {
             Entry::Occupied(known) => known.into_mut(),
             Entry::Vacant(unknown) => unknown.insert(Lane { applied: proofs.applied(name)?, changed: false }),
-        };
-        let first = lane.applied.insert(sequence.sequence);
-        lane.changed |= first;
-        Ok(first)
+        })
     }
 
     /// [`Error::Ahead`] if a lane has more holes than it may (I12). What counts is what all messages make of it
@@ -217,6 +214,12 @@ impl Ranges {
             (None, _) => ranges.insert(after, (sequence, sequence)),
         }
         true
+    }
+
+    fn contains(&self, sequence: u64) -> bool {
+        let Ranges(ranges) = self;
+        let at = ranges.partition_point(|(_, last)| *last < sequence);
+        ranges.get(at).is_some_and(|(first, _)| *first <= sequence)
     }
 
     /// How many ranges there are.
@@ -303,6 +306,7 @@ mod tests {
                 random ^= random >> 7;
                 random ^= random << 17;
                 let sequence = 1 + random % (seed * 100);
+                assert_eq!(ranges.contains(sequence), plain.contains(&sequence), "seed {seed}: {sequence}");
                 assert_eq!(ranges.insert(sequence), plain.insert(sequence), "seed {seed}: {sequence}");
             }
             let starts = plain.iter().filter(|sequence| !plain.contains(&(*sequence - 1)));

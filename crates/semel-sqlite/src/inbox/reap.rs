@@ -9,6 +9,8 @@ use crate::error::{classify, millis};
 use crate::store::Sqlite;
 
 const ANY_OLD_ID: &str = include_str!("../sql/inbox/any_old_id.sql");
+const ANY_OLD_LETTER: &str = include_str!("../sql/inbox/any_old_letter.sql");
+const FORGET_LETTERS: &str = include_str!("../sql/inbox/forget_letters.sql");
 const OLD_IDS: &str = include_str!("../sql/inbox/old_ids.sql");
 const FORGET_ID: &str = include_str!("../sql/inbox/forget_id.sql");
 
@@ -17,11 +19,12 @@ const MAX_TURN_IDS: u32 = 1_000;
 
 impl Sqlite {
     /// Deletes in turns of its own, the oldest first. What was seen within `keep` stays (I9), and so do marks and
-    /// offsets, which are proofs for ever. A crash leaves the turns that were committed, and the next call goes on.
+    /// offsets, which are proofs for ever, and dead letters that were not applied. A crash leaves the turns that were
+    /// committed, and the next call goes on.
     pub(crate) async fn forget_old_ids(&self, consumer: &str, keep: Duration, limit: u32) -> Result<u64, Error> {
         let seen_before = self.now_ms().saturating_sub(millis(keep));
         let mut left = limit;
-        while left > 0 && self.any_old_id(consumer, seen_before).await? {
+        while left > 0 && self.any_old(ANY_OLD_ID, consumer, seen_before).await? {
             let batch = left.min(MAX_TURN_IDS);
             let forgotten = self.transact(None, |connection| forget(connection, consumer, seen_before, batch)).await?;
             if forgotten == 0 {
@@ -30,13 +33,21 @@ impl Sqlite {
             }
             left = left.saturating_sub(forgotten);
         }
+        if left > 0 && self.any_old(ANY_OLD_LETTER, consumer, seen_before).await? {
+            let batch = left.min(MAX_TURN_IDS);
+            let deleted = self.transact(None, |connection| {
+                let mut delete = connection.prepare_cached(FORGET_LETTERS).map_err(classify)?;
+                delete.execute((consumer, seen_before, batch)).map_err(classify)
+            });
+            left = left.saturating_sub(u32::try_from(deleted.await?).unwrap_or(u32::MAX));
+        }
         Ok(u64::from(limit - left))
     }
 
-    async fn any_old_id(&self, consumer: &str, seen_before: i64) -> Result<bool, Error> {
+    async fn any_old(&self, probe: &'static str, consumer: &str, seen_before: i64) -> Result<bool, Error> {
         self.readers()
             .read(|connection| {
-                let mut probe = connection.prepare_cached(ANY_OLD_ID).map_err(classify)?;
+                let mut probe = connection.prepare_cached(probe).map_err(classify)?;
                 probe.query_row((consumer, seen_before), |row| row.get(0)).map_err(classify)
             })
             .await

@@ -81,7 +81,7 @@ pub async fn as_many_messages_as_are_allowed_fit_and_not_one_more<H: Harness>() 
 
 /// Messages that no constructor makes, of which a row would be kept.
 fn forged() -> Vec<Delivery> {
-    let delivery = |identity| Delivery { identity, version: None };
+    let delivery = |identity| Delivery { identity, version: None, order: None };
     let place = |sequence| delivery(Identity::Sequence(sequence));
     let record = |offset| delivery(Identity::Offset(offset));
     let version = |entity: String, version| Delivery {

@@ -49,8 +49,11 @@ pub trait Harness: Sized + Send + Sync + 'static {
     /// What is stored of a lane: the ranges of the sequences that were applied, in order, whatever `lane.sequence` is.
     fn ranges(&self, consumer: &Consumer, lane: &Sequence) -> impl Future<Output = Vec<Range<u64>>> + Send;
 
-    /// Makes every id that was seen older by this much.
+    /// Makes every id that was seen, and every letter that was applied, older by this much.
     fn age(&self, by: Duration) -> impl Future<Output = ()> + Send;
+
+    /// Counts the committed audit rows with this reason.
+    fn audits(&self, reason: &str) -> impl Future<Output = u64> + Send;
 
     /// Runs `joined` through [`Semel::consume_tx`] in a transaction of the test's own: its effect adds a row to
     /// `effects` and emits the event. The transaction is then committed if that is asked for and there is no error and

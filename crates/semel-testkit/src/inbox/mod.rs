@@ -7,14 +7,19 @@ pub mod applying;
 pub mod batches;
 pub mod bounds;
 pub mod counting;
+pub mod declaring;
 mod harness;
 pub mod isolating;
 pub mod joining;
 mod lab;
+mod letter;
+pub mod letters;
 mod message;
 pub mod offsets;
 pub mod racing;
 pub mod reaping;
+pub mod redriving;
+pub mod seen;
 pub mod sequences;
 mod shuffle;
 pub mod versions;
@@ -124,6 +129,42 @@ macro_rules! inbox_tests {
                 other_consumers_are_left_alone,
                 lanes_offsets_and_versions_are_kept_for_ever,
                 a_new_proof_does_not_go_with_the_old_one,
+            }
+            seen {
+                what_is_committed_was_seen_and_what_is_not_was_not,
+                a_look_waits_for_nobody_and_records_nothing,
+                a_look_at_many_answers_in_their_order,
+                consumers_and_generations_see_for_themselves,
+            }
+            declaring {
+                a_consumer_is_found_again_in_its_generation,
+                another_recognition_is_refused_until_a_new_generation,
+                what_was_recorded_without_a_declaration_counts_as_one,
+                declarations_that_race_agree,
+                a_new_generation_applies_history_again_and_the_old_one_does_not,
+                a_replay_leaves_an_audit_row,
+                consumers_are_told_with_what_is_kept_of_them,
+            }
+            letters {
+                a_message_that_is_set_aside_is_kept_whole_and_counts_as_seen,
+                a_message_that_was_seen_is_not_set_aside,
+                a_message_is_set_aside_once_whoever_races,
+                a_message_is_applied_or_set_aside_and_never_both,
+                a_message_with_a_version_leaves_its_entity_where_it_is,
+                a_fenced_worker_sets_nothing_aside,
+                a_lane_with_too_many_holes_sets_nothing_aside,
+                whatever_a_message_is_like_it_is_set_aside,
+                letters_are_listed_the_oldest_first_and_by_what_is_asked,
+            }
+            redriving {
+                a_redrive_takes_what_is_dead_and_leaves_an_audit_row,
+                a_redriven_letter_applies_with_its_effect_or_stays_redriven,
+                a_taker_waits_for_another_and_takes_what_that_one_left,
+                takers_that_race_apply_a_letter_once,
+                a_letter_that_fails_again_is_dead_with_its_last_cause,
+                a_letter_whose_entity_is_past_it_changes_nothing,
+                changes_that_are_redriven_apply_in_their_order,
+                an_applied_letter_is_forgotten_in_time_and_a_dead_one_never,
             }
             bounds {
                 names_and_numbers_out_of_bounds_are_refused_by_rust,

@@ -1,14 +1,14 @@
 //! Where the lanes of a relay stand, until it is stored.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tokio::sync::Notify;
+use tokio::sync::{Notify, OwnedMutexGuard};
 use tokio::time::Instant;
 
+use crate::backoff::Backoff;
 use crate::outbox::{LaneState, Outbox, RelayId};
-use crate::relay::backoff::Backoff;
 use crate::relay::{Context, Lost, failed};
 use crate::sink::Lane;
 use crate::{Error as StoreError, Sink, failpoint};
@@ -21,6 +21,8 @@ const IDLE_INTERVAL: Duration = Duration::from_secs(1);
 pub(super) struct Board {
     lanes: Mutex<BTreeMap<Lane, Posted>>,
     posted: Notify,
+    /// Held while positions are on their way to the store.
+    noting: Arc<tokio::sync::Mutex<()>>,
 }
 
 #[derive(Debug)]
@@ -38,7 +40,7 @@ impl Board {
     pub(super) fn new(states: &[LaneState]) -> Board {
         let posted = |state: &LaneState| Posted { state: state.clone(), counted: true, moved: true };
         let lanes = states.iter().map(|state| (state.lane, posted(state))).collect();
-        let board = Board { lanes: Mutex::new(lanes), posted: Notify::new() };
+        let board = Board { lanes: Mutex::new(lanes), posted: Notify::new(), noting: Arc::default() };
         board.posted.notify_one();
         board
     }
@@ -64,6 +66,11 @@ impl Board {
         if counted {
             self.posted.notify_one();
         }
+    }
+
+    /// Completes when no positions are on their way to the store.
+    pub(super) async fn noted(&self) {
+        drop(self.noting.lock().await);
     }
 
     fn take(&self, idle_too: bool) -> Vec<LaneState> {
@@ -111,7 +118,8 @@ impl Board {
             }
             // A task of its own, so that a write that has begun ends, and its connection with it stays in use, even if
             // the shift is over meanwhile. One that comes late is refused (I7), or left out as behind what is stored.
-            match tokio::spawn(note(context.store.clone(), context.joined.id, states.clone())).await {
+            let noting = Arc::clone(&self.noting).lock_owned().await;
+            match tokio::spawn(note(context.store.clone(), context.joined.id, states.clone(), noting)).await {
                 Ok(Ok(())) => backoff.reset(),
                 Ok(Err(StoreError::Fenced)) => {
                     context.lose(Lost::Fenced);
@@ -134,7 +142,12 @@ impl Board {
 }
 
 /// Stores where these lanes stand.
-async fn note<S: Outbox>(store: S, id: RelayId, states: Vec<LaneState>) -> Result<(), StoreError> {
+async fn note<S: Outbox>(
+    store: S,
+    id: RelayId,
+    states: Vec<LaneState>,
+    _noting: OwnedMutexGuard<()>,
+) -> Result<(), StoreError> {
     failpoint::reach(failpoint::RELAY_NOTING).await;
     let noted = store.checkpoint(id, &states).await;
     if matches!(noted, Err(StoreError::Fenced)) {

@@ -10,8 +10,8 @@ use std::time::Duration;
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
+use crate::backoff::{Backoff, stopped};
 use crate::outbox::{Cursor, HeldEvent, HeldKey, HeldState, Holding, LaneState, Outbox};
-use crate::relay::backoff::{Backoff, stopped};
 use crate::relay::board::Board;
 use crate::relay::position::Mark;
 use crate::relay::reader::Parcel;

@@ -7,8 +7,8 @@ use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 
+use crate::backoff::Backoff;
 use crate::outbox::{Cursor, LaneState, Outbox, Page, Written};
-use crate::relay::backoff::Backoff;
 use crate::relay::lane::Message;
 use crate::relay::shift::Feeds;
 use crate::relay::{Context, failed};

@@ -3,9 +3,10 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use crate::Error as StoreError;
+use crate::error::told;
 use crate::outbox::{Cursor, HeldEvent, LaneHistory, LaneState, Outbox, PageLimit, Written};
+use crate::relay::numbering;
 use crate::relay::position::Mark;
-use crate::relay::{numbering, told};
 use crate::sink::{self, Guarantee, Lane, Outgoing, Sink};
 
 /// What to publish again.

@@ -8,9 +8,9 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::Instant;
 
+use crate::backoff::stopped;
 use crate::observe;
 use crate::outbox::{LaneState, Outbox};
-use crate::relay::backoff::stopped;
 use crate::relay::board::Board;
 use crate::relay::housekeeping;
 use crate::relay::keeper::Keeper;
@@ -119,6 +119,9 @@ impl<S: Outbox, K: Sink> Shift<S, K> {
         while let Ok(Some(_)) = tokio::time::timeout_at(until, self.workers.join_next()).await {}
         let cut_off = !self.workers.is_empty();
         self.workers.shutdown().await;
+        if self.context.lost.borrow().is_none() {
+            let _ = tokio::time::timeout_at(until, self.board.noted()).await;
+        }
         (!cut_off && self.context.lost.borrow().is_none()).then(|| self.board.states())
     }
 }

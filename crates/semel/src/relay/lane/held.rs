@@ -3,10 +3,11 @@
 use tokio::time::Instant;
 
 use super::{Halt, Worker, note_published};
+use crate::backoff::Backoff;
+use crate::error::told;
 use crate::outbox::{Cursor, HeldEvent, HeldState, Holding, Outbox};
-use crate::relay::backoff::Backoff;
 use crate::relay::position::{HeldMark, Mark};
-use crate::relay::{Lost, failed, now_ms, numbering, told};
+use crate::relay::{Lost, failed, now_ms, numbering};
 use crate::sink::{self, Sink};
 
 /// The most held events sent at once.

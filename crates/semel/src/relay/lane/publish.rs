@@ -6,11 +6,12 @@ use std::sync::atomic::Ordering;
 use tokio::time::Instant;
 
 use super::{Halt, Held, Worker, note_published};
+use crate::backoff::Backoff;
+use crate::error::told;
 use crate::event::PLACEHOLDER;
 use crate::outbox::{HeldEvent, HeldKey, HeldState, Holding, Outbox};
-use crate::relay::backoff::Backoff;
 use crate::relay::position::Mark;
-use crate::relay::{Lost, failed, now_ms, numbering, told};
+use crate::relay::{Lost, failed, now_ms, numbering};
 use crate::sink::{self, Guarantee, Outgoing, Sink};
 use crate::{failpoint, observe};
 

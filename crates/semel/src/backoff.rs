@@ -6,35 +6,35 @@ use tokio::sync::watch;
 
 /// Exponential pauses with full jitter above half: relays that fail together do not come back together.
 #[derive(Debug, Clone)]
-pub(super) struct Backoff {
+pub(crate) struct Backoff {
     least: Duration,
     most: Duration,
     failures: u32,
 }
 
 impl Backoff {
-    pub(super) fn new(least: Duration, most: Duration) -> Backoff {
+    pub(crate) fn new(least: Duration, most: Duration) -> Backoff {
         Backoff { least, most, failures: 0 }
     }
 
     /// The pause after failure number `failures`, counted from one.
-    pub(super) fn after(failures: u32, least: Duration, most: Duration) -> Duration {
+    pub(crate) fn after(failures: u32, least: Duration, most: Duration) -> Duration {
         let doublings = failures.saturating_sub(1).min(20);
         let full = least.saturating_mul(1 << doublings).min(most);
         full / 2 + full.mul_f64(f64::from(random()) / f64::from(u32::MAX) / 2.0)
     }
 
-    pub(super) fn next(&mut self) -> Duration {
+    pub(crate) fn next(&mut self) -> Duration {
         self.failures = self.failures.saturating_add(1);
         Backoff::after(self.failures, self.least, self.most)
     }
 
-    pub(super) fn reset(&mut self) {
+    pub(crate) fn reset(&mut self) {
         self.failures = 0;
     }
 
     /// Pauses, unless it is told to stop. `false` if it was.
-    pub(super) async fn pause(&mut self, stopping: &mut watch::Receiver<bool>) -> bool {
+    pub(crate) async fn pause(&mut self, stopping: &mut watch::Receiver<bool>) -> bool {
         let pause = self.next();
         tokio::select! {
             () = tokio::time::sleep(pause) => true,
@@ -44,7 +44,7 @@ impl Backoff {
 }
 
 /// Completes when it is time to stop.
-pub(super) async fn stopped(stopping: &mut watch::Receiver<bool>) {
+pub(crate) async fn stopped(stopping: &mut watch::Receiver<bool>) {
     // Whoever dropped the sender has stopped, too.
     let _ = stopping.wait_for(|stopping| *stopping).await;
 }

@@ -1,0 +1,1 @@
+SELECT id, generation, recognition FROM semel_consumers WHERE name = ?1

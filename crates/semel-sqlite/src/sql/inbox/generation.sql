@@ -1,0 +1,1 @@
+SELECT generation FROM semel_consumers WHERE name = ?1
