@@ -1,16 +1,16 @@
-//! Why there is no sink.
+//! Why there is no sink, or no source.
 
-use semel::sink;
+use semel::{sink, source};
 
-/// Why a sink could not be made from its URL. No message holds the URL's password.
+/// Why a sink or a source could not be made from its URL. No message holds the URL's password.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// The URL cannot be used: it must be written differently.
-    #[error("the sink's URL cannot be used: {0}")]
+    #[error("the URL cannot be used: {0}")]
     Url(String),
     /// The broker is known, but this program was built without it.
-    #[error("`{scheme}:` sinks are not in this build: build semel-brokers with the feature `{feature}`")]
+    #[error("`{scheme}:` is not in this build: build semel-brokers with the feature `{feature}`")]
     NotBuilt {
         /// The URL's scheme.
         scheme: String,
@@ -29,5 +29,15 @@ impl From<Error> for sink::Error {
     /// What goes wrong while connecting is no event's fault, so the events wait.
     fn from(error: Error) -> sink::Error {
         sink::Error::Unavailable(error.into())
+    }
+}
+
+impl From<Error> for source::Error {
+    /// A broker that is away comes back; anything else stays wrong until somebody does something.
+    fn from(error: Error) -> source::Error {
+        match error {
+            Error::Unavailable(_) => source::Error::Unavailable(error.into()),
+            Error::Url(_) | Error::NotBuilt { .. } | Error::Refused(_) => source::Error::Refused(error.into()),
+        }
     }
 }

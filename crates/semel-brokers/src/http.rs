@@ -1,4 +1,5 @@
-//! Webhooks: each event is posted to one receiver, in the binary mode of CloudEvents, signed by Standard Webhooks.
+//! Webhooks, sent and received. [`HttpSource`] receives them; the rest is about sending: each event is posted to one
+//! receiver, in the binary mode of CloudEvents, signed by Standard Webhooks.
 //!
 //! The receiver acknowledges with any 2xx, and the event counts as published from then on (I4). Whatever happens
 //! before, it is sent again with the same `webhook-id`, so a receiver that remembers ids applies it once. The next
@@ -30,11 +31,15 @@ mod address;
 mod answer;
 mod dial;
 mod error;
+mod gate;
 mod headers;
 mod options;
 mod sign;
+mod source;
 mod target;
 mod tls;
+mod verify;
+mod waiting;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -59,6 +64,8 @@ pub use dial::{Addresses, Resolve, SystemResolver};
 pub use error::{Error, Failure};
 pub use options::Options;
 pub use sign::Secret;
+pub use source::HttpSource;
+pub use waiting::Receipt;
 
 use address::Reach;
 use dial::{Dialer, Line};

@@ -32,10 +32,12 @@
 mod context;
 mod failure;
 mod idempotent;
+pub mod pipeline;
 mod positions;
 mod record;
 mod send;
 mod settings;
+pub mod source;
 mod topics;
 mod transactional;
 
@@ -44,6 +46,8 @@ use std::time::Duration;
 
 use semel::sink::{Error, Guarantee, Lane, Outgoing, Position, Sink};
 use tokio::time::Instant;
+
+pub use self::source::KafkaSource;
 
 use self::context::{Client, Context};
 use self::idempotent::Idempotent;

@@ -1,6 +1,7 @@
-//! Where Semel's events go: one module and one cargo feature per broker, each a [`semel::Sink`].
+//! Where Semel's events go and where messages come from: one module and one cargo feature per broker, each a
+//! [`semel::Sink`] and a [`semel::Source`].
 //!
-//! [`connect`] makes a sink from a URL; its scheme names the broker.
+//! [`connect`] makes a sink from a URL, and [`open`] a source; the scheme names the broker.
 //!
 //! | URL | sink | guarantee |
 //! |---|---|---|
@@ -11,6 +12,14 @@
 //! | `https://user:password@host/path` | a webhook | at least once |
 //! | `stdout:` | standard output, as JSON lines | at least once |
 //!
+//! | URL | source | what is kept for a consumer |
+//! |---|---|---|
+//! | `nats://user:password@host:4222/?stream=NAME` | NATS JetStream | a durable consumer of the stream |
+//! | `amqp://user:password@host:5672/vhost?queue=NAME` | RabbitMQ | the queue |
+//! | `redis://user:password@host:6379/0?stream=NAME` | Redis Streams | a consumer group of the stream |
+//! | `kafka://user:password@host:9092/?topic=NAME` | Apache Kafka | a consumer group, or offsets in the inbox |
+//! | `http://127.0.0.1:7700/path?secret=whsec_…` | webhooks that are sent there | nothing: senders try again |
+//!
 //! **What an acknowledgement means (I4).** `publish` answers `Ok` for an event only after the broker has confirmed it.
 //! A crash between the confirmation and the relay's own record repeats the event with the same id and sequence.
 //!
@@ -20,10 +29,14 @@
 //! idempotent producer keeps a partition's order and appends nothing after a gap. Standard output gets whole batches,
 //! one after the other.
 //!
-//! **Secrets.** Passwords in URLs are held for reconnecting and appear in no error, log line or `Debug` output.
-//! Payloads are not logged either, but client libraries would: see [`may_log`].
+//! **What comes again (I6).** A source never acknowledges by itself. Whatever was not acknowledged when its process
+//! dies is delivered again, and is a duplicate if its effect was committed.
+//!
+//! **Secrets.** Passwords and signing secrets in URLs are held in memory and appear in no error, log line or `Debug`
+//! output. Payloads are not logged either, but client libraries would: see [`may_log`].
 
 mod any;
+mod any_source;
 #[cfg(any(
     feature = "http",
     feature = "kafka",
@@ -34,9 +47,12 @@ mod any;
 ))]
 mod cloud_event;
 mod error;
+#[cfg(any(feature = "http", feature = "kafka", feature = "nats", feature = "rabbitmq", feature = "redis"))]
+mod incoming;
 mod logs;
 #[cfg(any(feature = "nats", feature = "rabbitmq", feature = "redis"))]
 mod session;
+mod subscription;
 #[cfg(any(feature = "nats", feature = "rabbitmq", feature = "redis"))]
 mod tls;
 #[cfg(any(feature = "kafka", feature = "nats", feature = "rabbitmq", feature = "redis"))]
@@ -58,5 +74,7 @@ pub mod redis;
 pub mod stdout;
 
 pub use any::{AnySink, connect};
+pub use any_source::{AnyReceipt, AnySource, open};
 pub use error::Error;
 pub use logs::may_log;
+pub use subscription::{Resume, Subscription};

@@ -20,21 +20,24 @@
 //! `ce-partitionkey` (the ordering key), `ce-datacontenttype`, percent-encoded as it demands; beside them
 //! `semel-lane`, `semel-sequence`, `semel-incarnation`, `traceparent`, `tracestate` and the event's own.
 
+mod connection;
+mod source;
+
 use std::borrow::Cow;
-use std::path::PathBuf;
 use std::time::Duration;
 
-use async_nats::jetstream::context::{
-    ContextBuilder, GetStreamByNameErrorKind, GetStreamErrorKind, PublishError, PublishErrorKind,
-};
+use async_nats::jetstream::context::{GetStreamByNameErrorKind, GetStreamErrorKind, PublishError, PublishErrorKind};
 use async_nats::jetstream::message::PublishMessage;
 use async_nats::jetstream::{self, Context, ErrorCode, stream};
-use async_nats::{ConnectErrorKind, ConnectOptions, Event, HeaderMap, HeaderName, HeaderValue};
+use async_nats::{HeaderMap, HeaderName, HeaderValue};
 use futures_util::future::join_all;
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 use semel::Sink;
 use semel::sink::{self, Guarantee, Lane, Outgoing, Position};
-use tokio::sync::watch;
+
+pub use source::{NatsSource, Receipt};
+
+use connection::{Line, Server};
 
 use crate::session::{Session, within};
 use crate::url::SinkUrl;
@@ -60,40 +63,22 @@ const ATTRIBUTE: &AsciiSet = &CONTROLS.add(b' ').add(b'"').add(b'%');
 /// A stream that takes events.
 #[derive(Debug)]
 pub struct Nats {
-    server: Server,
+    place: Place,
     session: Session<Line>,
     window: Duration,
 }
 
-/// A connection, and whether it is lost.
-#[derive(Debug, Clone)]
-struct Line {
-    context: Context,
-    lost: watch::Receiver<bool>,
-}
-
-impl Line {
-    /// Whether it is still the connection that was opened: not lost, nor given up by the client.
-    fn holds(&self) -> bool {
-        self.lost.has_changed().is_ok() && !*self.lost.borrow()
-    }
-}
-
-struct Server {
-    address: String,
-    user: Option<String>,
-    password: Option<String>,
+/// What the URL says.
+struct Place {
+    server: Server,
     stream: String,
     prefix: String,
     create: bool,
-    tls: bool,
-    tls_ca: Option<PathBuf>,
-    timeout: Duration,
 }
 
-impl std::fmt::Debug for Server {
+impl std::fmt::Debug for Place {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "nats://{}/{}", self.address, self.stream)
+        write!(f, "{:?}/{}", self.server, self.stream)
     }
 }
 
@@ -102,53 +87,40 @@ impl Nats {
     /// it.
     pub async fn connect(url: &str) -> Result<Nats, Error> {
         let mut url = SinkUrl::parse(url)?;
-        let (user, password) = url.credentials()?;
-        let server = Server {
-            address: url.authority(4222),
-            user,
-            password,
-            stream: url.text("stream").unwrap_or_default(),
-            prefix: url.text("prefix").unwrap_or_default(),
+        let place = Place {
+            server: Server::of(&mut url)?,
             create: url.flag("create")?,
-            tls: url.flag("tls")?,
-            tls_ca: url.text("tls_ca").map(PathBuf::from),
-            timeout: url.timeout()?,
+            prefix: url.text("prefix").unwrap_or_default(),
+            stream: url.text("stream").unwrap_or_default(),
         };
         url.finish()?;
-        if !matches!(url.path(), "") {
-            return Err(Error::Url("a nats: URL has no path; name the stream by `?stream=NAME`".to_owned()));
+        connection::check_stream(&place.stream)?;
+        if !place.prefix.is_empty() && subject("", &format!("{}x", place.prefix)) != format!("{}x", place.prefix) {
+            return Err(Error::Url(format!("`prefix={}` cannot begin a NATS subject", place.prefix)));
         }
-        if server.stream.is_empty() || server.stream.contains(|c: char| c.is_whitespace() || ".*>/\\".contains(c)) {
-            return Err(Error::Url(
-                "`?stream=NAME` must name a stream: no spaces, dots, wildcards, slashes".to_owned(),
-            ));
-        }
-        if !server.prefix.is_empty() && subject("", &format!("{}x", server.prefix)) != format!("{}x", server.prefix) {
-            return Err(Error::Url(format!("`prefix={}` cannot begin a NATS subject", server.prefix)));
-        }
-        if server.create && !server.prefix.ends_with('.') {
+        if place.create && !place.prefix.ends_with('.') {
             return Err(Error::Url("`create=true` needs a `prefix` that ends in a dot".to_owned()));
         }
         tls::choose_cryptography();
-        let (line, window) = within(server.timeout, async {
-            let line = server.open().await?;
-            let window = server.duplicate_window(&line.context).await?;
+        let (line, window) = within(place.server.timeout, async {
+            let line = place.server.open().await?;
+            let window = place.duplicate_window(&line.context).await?;
             Ok((line, window))
         })
         .await?;
-        Ok(Nats { session: Session::new(line, server.timeout), server, window })
+        Ok(Nats { session: Session::new(line, place.server.timeout), place, window })
     }
 
     async fn send(&self, line: &Line, outgoing: &Outgoing) -> Result<(), sink::Error> {
-        let subject = subject(&self.server.prefix, &outgoing.event.topic);
-        let message = message(outgoing)?.expected_stream(&self.server.stream);
+        let subject = subject(&self.place.prefix, &outgoing.event.topic);
+        let message = message(outgoing)?.expected_stream(&self.place.stream);
         let acknowledged = async { line.context.send_publish(subject.clone(), message).await?.await };
         let mut lost = line.lost.clone();
         let answer = tokio::select! {
             answer = acknowledged => answer,
             // Its acknowledgement would have come over this connection.
             _ = lost.wait_for(|lost| *lost) => {
-                return Err(unavailable(format!("the connection to NATS at {} is lost", self.server.address)));
+                return Err(unavailable(format!("the connection to NATS at {} is lost", self.place.server.address)));
             }
         };
         match answer {
@@ -165,9 +137,9 @@ impl Nats {
             PublishErrorKind::StreamNotFound => match context.stream_by_subject(subject).await {
                 Err(missing) if matches!(missing.kind(), GetStreamByNameErrorKind::NotFound) => refused(format!(
                     "no stream stores the subject {subject}: add it with `nats stream edit {} --subjects …`",
-                    self.server.stream
+                    self.place.stream
                 )),
-                _ => unavailable(format!("the stream {} does not answer", self.server.stream)),
+                _ => unavailable(format!("the stream {} does not answer", self.place.stream)),
             },
             PublishErrorKind::Other => {
                 let answer = std::error::Error::source(&error).and_then(|e| e.downcast_ref::<jetstream::Error>());
@@ -195,7 +167,7 @@ impl Sink for Nats {
     }
 
     async fn publish(&self, _: Lane, batch: &[Outgoing], _: &Position) -> Vec<Result<(), sink::Error>> {
-        match self.session.get(Line::holds, self.server.open()).await {
+        match self.session.get(Line::holds, self.place.server.open()).await {
             Ok(line) => {
                 let line = &line;
                 wave::publish(batch, WAVE, |wave| join_all(wave.into_iter().map(move |it| self.send(line, it)))).await
@@ -207,46 +179,12 @@ impl Sink for Nats {
     async fn close(&self) {
         if let Some(line) = self.session.close().await {
             // Every acknowledged event is in the stream already; this lets the server see an orderly end.
-            let _ = tokio::time::timeout(self.server.timeout, line.context.client().drain()).await;
+            let _ = tokio::time::timeout(self.place.server.timeout, line.context.client().drain()).await;
         }
     }
 }
 
-impl Server {
-    async fn open(&self) -> Result<Line, Error> {
-        let (losing, lost) = watch::channel(false);
-        // A lost connection is not revived by the client but replaced by the session: what the old one still held is
-        // never sent behind its back.
-        let mut options = ConnectOptions::new()
-            .name("semel")
-            .connection_timeout(self.timeout)
-            .request_timeout(Some(self.timeout))
-            .max_reconnects(1)
-            .event_callback(move |event| {
-                if matches!(event, Event::Disconnected | Event::Closed) {
-                    losing.send_replace(true);
-                }
-                std::future::ready(())
-            })
-            .require_tls(self.tls);
-        options = match (&self.user, &self.password) {
-            (Some(user), Some(password)) => options.user_and_password(user.clone(), password.clone()),
-            (Some(token), None) => options.token(token.clone()),
-            _ => options,
-        };
-        if let Some(path) = &self.tls_ca {
-            options = options.add_root_certificates(path.clone());
-        }
-        let client = options.connect(format!("nats://{}", self.address)).await.map_err(|error| match error.kind() {
-            ConnectErrorKind::Authentication | ConnectErrorKind::AuthorizationViolation => {
-                Error::Refused(format!("NATS at {} refuses the user name and password of the URL", self.address))
-            }
-            ConnectErrorKind::Tls => Error::Refused(format!("no TLS connection to NATS at {}: {error}", self.address)),
-            _ => Error::Unavailable(format!("NATS at {}: {error}", self.address)),
-        })?;
-        Ok(Line { context: ContextBuilder::new().timeout(self.timeout).build(client), lost })
-    }
-
+impl Place {
     async fn duplicate_window(&self, context: &Context) -> Result<Duration, Error> {
         let (stream, prefix) = (&self.stream, &self.prefix);
         let error = match context.get_stream(stream).await {
@@ -266,7 +204,7 @@ impl Server {
                  or add `create=true` to the URL"
             ))),
             GetStreamErrorKind::JetStream(answer) => Err(Error::Refused(format!("stream {stream}: {answer}"))),
-            _ => Err(Error::Unavailable(format!("JetStream at {} does not answer: {error}", self.address))),
+            _ => Err(Error::Unavailable(format!("JetStream at {} does not answer: {error}", self.server.address))),
         }
     }
 }

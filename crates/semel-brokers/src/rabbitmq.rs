@@ -18,6 +18,9 @@
 //! `cloudEvents_time`, `cloudEvents_partitionkey` (the ordering key); beside them `semel-lane`, `semel-sequence`,
 //! `semel-incarnation`, `traceparent`, `tracestate` and the event's own. A header given several times is an array.
 
+mod message;
+mod source;
+
 use std::collections::{BTreeMap, HashSet};
 use std::fmt;
 use std::str::FromStr;
@@ -33,6 +36,8 @@ use lapin::uri::AMQPUri;
 use lapin::{BasicProperties, Channel, Confirmation, Connection, ConnectionProperties, ErrorKind, ExchangeKind};
 use semel::Sink;
 use semel::sink::{self, Guarantee, Lane, Outgoing, Position};
+
+pub use source::{RabbitMqSource, Receipt};
 
 use crate::session::{Session, within};
 use crate::url::SinkUrl;
@@ -72,26 +77,9 @@ impl RabbitMq {
     /// Connects, and checks that the exchange is there.
     pub async fn connect(url: &str) -> Result<RabbitMq, Error> {
         let mut url = SinkUrl::parse(url)?;
-        let exchange = ShortString::try_new(url.text("exchange").unwrap_or_default())
-            .map_err(|_| Error::Url("`exchange` is longer than 255 bytes".to_owned()))?;
-        let tls_ca = match url.text("tls_ca") {
-            Some(path) => {
-                let pem = std::fs::read_to_string(&path);
-                Some(pem.map_err(|error| Error::Url(format!("`tls_ca={path}`: {error}")))?)
-            }
-            None => None,
-        };
-        let timeout = url.timeout()?;
-        url.finish()?;
-        if url.path().contains('/') {
-            return Err(Error::Url(
-                "the path of an amqp: URL is one virtual host; write a slash in it as %2F".to_owned(),
-            ));
-        }
-        let uri = AMQPUri::from_str(url.with_secrets().trim_end_matches('/'))
-            .map_err(|_| Error::Url("it is no AMQP URL".to_owned()))?;
-        let default_port = if url.scheme() == "amqps" { 5671 } else { 5672 };
-        let server = Server { uri, address: url.authority(default_port), exchange, tls_ca, timeout };
+        let exchange = short("exchange", url.text("exchange").unwrap_or_default())?;
+        let server = Server::read(&mut url, exchange)?;
+        let timeout = server.timeout;
         tls::choose_cryptography();
         let connection = within(timeout, async {
             let connection = server.open().await?;
@@ -244,6 +232,28 @@ impl Sink for RabbitMq {
 }
 
 impl Server {
+    /// What sinks and sources have in common. It takes the last parameters of the URL, and refuses those left.
+    fn read(url: &mut SinkUrl, exchange: ShortString) -> Result<Server, Error> {
+        let tls_ca = match url.text("tls_ca") {
+            Some(path) => {
+                let pem = std::fs::read_to_string(&path);
+                Some(pem.map_err(|error| Error::Url(format!("`tls_ca={path}`: {error}")))?)
+            }
+            None => None,
+        };
+        let timeout = url.timeout()?;
+        url.finish()?;
+        if url.path().contains('/') {
+            return Err(Error::Url(
+                "the path of an amqp: URL is one virtual host; write a slash in it as %2F".to_owned(),
+            ));
+        }
+        let uri = AMQPUri::from_str(url.with_secrets().trim_end_matches('/'))
+            .map_err(|_| Error::Url("it is no AMQP URL".to_owned()))?;
+        let default_port = if url.scheme() == "amqps" { 5671 } else { 5672 };
+        Ok(Server { uri, address: url.authority(default_port), exchange, tls_ca, timeout })
+    }
+
     async fn open(&self) -> Result<Arc<Connection>, Error> {
         let properties = ConnectionProperties::default().with_connection_name(LongString::from("semel"));
         let runtime = lapin::runtime::default_runtime().map_err(|error| Error::Unavailable(error.to_string()))?;
@@ -280,6 +290,11 @@ impl Server {
             _ => Error::Unavailable(format!("RabbitMQ at {}: {}", self.address, problem.get_message())),
         }
     }
+}
+
+/// A parameter that AMQP takes as a short string.
+fn short(name: &'static str, text: String) -> Result<ShortString, Error> {
+    ShortString::try_new(text).map_err(|_| Error::Url(format!("`{name}` is longer than 255 bytes")))
 }
 
 /// Whether the broker closed a channel over what one event asked for: too large, or a routing key that the user may not

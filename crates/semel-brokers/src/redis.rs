@@ -17,6 +17,11 @@
 //! `sequence`, `incarnation`, `traceparent` and `tracestate` where there is one, the event's own headers as
 //! `header:NAME`, and `payload`.
 
+mod entry;
+mod member;
+mod source;
+mod tier;
+
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,6 +30,9 @@ use ::redis::aio::MultiplexedConnection;
 use ::redis::{AsyncConnectionConfig, Client, ErrorKind, Pipeline, RedisError, TlsCertificates, Value};
 use semel::Sink;
 use semel::sink::{self, Guarantee, Lane, Outgoing, Position};
+
+pub use source::{Receipt, RedisSource};
+pub use tier::RedisTier;
 
 use crate::session::{Session, within};
 use crate::url::SinkUrl;
@@ -69,23 +77,8 @@ impl Redis {
         let mut url = SinkUrl::parse(url)?;
         let maxlen = url.number("maxlen")?;
         let wait_replicas = url.number("wait_replicas")?.unwrap_or(0);
-        let root_cert = match url.text("tls_ca") {
-            Some(path) => Some(std::fs::read(&path).map_err(|error| Error::Url(format!("`tls_ca={path}`: {error}")))?),
-            None => None,
-        };
-        let timeout = url.timeout()?;
-        url.finish()?;
-        tls::choose_cryptography();
-        let unusable = |error: RedisError| Error::Url(described(&error));
-        let client = match root_cert {
-            Some(pem) if url.scheme() == "rediss" => {
-                let certificates = TlsCertificates { client_tls: None, root_cert: Some(pem) };
-                Client::build_with_tls(url.with_secrets(), certificates).map_err(unusable)?
-            }
-            Some(_) => return Err(Error::Url("`tls_ca` needs a rediss: URL".to_owned())),
-            None => Client::open(url.with_secrets()).map_err(unusable)?,
-        };
-        let server = Server { client, address: url.authority(6379), maxlen, wait_replicas, timeout };
+        let server = Server::read(&mut url, maxlen, wait_replicas)?;
+        let timeout = server.timeout;
         let connection = within(timeout, server.open()).await?;
         Ok(Redis { session: Session::new(connection, timeout), server })
     }
@@ -153,23 +146,50 @@ impl Sink for Redis {
 }
 
 impl Server {
-    async fn open(&self) -> Result<Arc<Connection>, Error> {
-        let settings = AsyncConnectionConfig::new()
-            .set_connection_timeout(Some(self.timeout))
-            .set_response_timeout(Some(self.timeout));
-        let failed = |error: RedisError| {
-            let refuses = matches!(error.kind(), ErrorKind::AuthenticationFailed)
-                || matches!(error.code(), Some("NOAUTH" | "WRONGPASS" | "NOPERM"));
-            if refuses {
-                Error::Refused(format!("Redis at {} refuses the user name and password of the URL", self.address))
-            } else {
-                Error::Unavailable(format!("Redis at {}: {}", self.address, described(&error)))
-            }
+    /// What sinks and sources have in common. It takes the last parameters of the URL, and refuses those left.
+    fn read(url: &mut SinkUrl, maxlen: Option<u64>, wait_replicas: u64) -> Result<Server, Error> {
+        let root_cert = match url.text("tls_ca") {
+            Some(path) => Some(std::fs::read(&path).map_err(|error| Error::Url(format!("`tls_ca={path}`: {error}")))?),
+            None => None,
         };
+        let timeout = url.timeout()?;
+        url.finish()?;
+        tls::choose_cryptography();
+        let unusable = |error: RedisError| Error::Url(described(&error));
+        let client = match root_cert {
+            Some(pem) if url.scheme() == "rediss" => {
+                let certificates = TlsCertificates { client_tls: None, root_cert: Some(pem) };
+                Client::build_with_tls(url.with_secrets(), certificates).map_err(unusable)?
+            }
+            Some(_) => return Err(Error::Url("`tls_ca` needs a rediss: URL".to_owned())),
+            None => Client::open(url.with_secrets()).map_err(unusable)?,
+        };
+        Ok(Server { client, address: url.authority(6379), maxlen, wait_replicas, timeout })
+    }
+
+    async fn open(&self) -> Result<Arc<Connection>, Error> {
+        Ok(Arc::new(Connection(self.open_for(self.timeout).await?)))
+    }
+
+    /// A connection whose every order is answered within `longest`, or it is lost.
+    async fn open_for(&self, longest: Duration) -> Result<MultiplexedConnection, Error> {
+        let settings =
+            AsyncConnectionConfig::new().set_connection_timeout(Some(self.timeout)).set_response_timeout(Some(longest));
+        let failed = |error: RedisError| self.failed(&error);
         let mut connection =
             self.client.get_multiplexed_async_connection_with_config(&settings).await.map_err(failed)?;
         ::redis::cmd("PING").exec_async(&mut connection).await.map_err(failed)?;
-        Ok(Arc::new(Connection(connection)))
+        Ok(connection)
+    }
+
+    fn failed(&self, error: &RedisError) -> Error {
+        let refuses = matches!(error.kind(), ErrorKind::AuthenticationFailed)
+            || matches!(error.code(), Some("NOAUTH" | "WRONGPASS" | "NOPERM"));
+        if refuses {
+            Error::Refused(format!("Redis at {} refuses the user name and password of the URL", self.address))
+        } else {
+            Error::Unavailable(format!("Redis at {}: {}", self.address, described(error)))
+        }
     }
 
     fn append(&self, pipeline: &mut Pipeline, outgoing: &Outgoing) {

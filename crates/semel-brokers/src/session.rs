@@ -67,7 +67,7 @@ impl<C: Clone> Session<C> {
     }
 
     /// Forgets the connection, so that the next asker opens another.
-    #[cfg(feature = "redis")]
+    #[cfg(any(feature = "nats", feature = "redis"))]
     pub(crate) async fn discard(&self, same: impl Fn(&C) -> bool) {
         let mut state = self.state.lock().await;
         if state.connection.as_ref().is_some_and(same) {

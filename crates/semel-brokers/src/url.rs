@@ -86,12 +86,21 @@ impl SinkUrl {
     }
 
     /// A parameter that is `true` or `false`; false if it is not there.
-    #[cfg(any(feature = "kafka", feature = "nats"))]
+    #[cfg(any(feature = "kafka", feature = "nats", feature = "rabbitmq"))]
     pub(crate) fn flag(&mut self, name: &'static str) -> Result<bool, Error> {
         match self.text(name).as_deref() {
             None | Some("false") => Ok(false),
             Some("true") => Ok(true),
             Some(other) => Err(Error::Url(format!("`{name}={other}` must be `true` or `false`"))),
+        }
+    }
+
+    /// A parameter that is a length of time, as people write it: `30s`, `7d`.
+    pub(crate) fn duration(&mut self, name: &'static str) -> Result<Option<Duration>, Error> {
+        let Some(text) = self.text(name) else { return Ok(None) };
+        match humantime::parse_duration(&text) {
+            Ok(duration) if !duration.is_zero() => Ok(Some(duration)),
+            _ => Err(Error::Url(format!("`{name}={text}` must be a length of time, such as 30s or 7d"))),
         }
     }
 
@@ -107,7 +116,7 @@ impl SinkUrl {
     pub(crate) fn finish(&self) -> Result<(), Error> {
         let Some(name) = self.parameters.keys().next() else { return Ok(()) };
         let known = self.known.join(", ");
-        Err(Error::Url(format!("`{}:` sinks have no parameter `{name}`; they have: {known}", self.scheme())))
+        Err(Error::Url(format!("`{}:` URLs have no parameter `{name}`; they have: {known}", self.scheme())))
     }
 }
 

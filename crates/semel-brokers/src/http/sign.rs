@@ -24,12 +24,7 @@ impl Secret {
     pub fn parse(text: &str) -> Result<Secret, Error> {
         let text = text.trim();
         if let Some(encoded) = text.strip_prefix("whsec_") {
-            let bytes = STANDARD.decode(encoded).map_err(|_| Error::Secret("it is not base64"))?;
-            if !(24..=64).contains(&bytes.len()) {
-                return Err(Error::Secret("a shared secret has 24 to 64 bytes"));
-            }
-            let hmac = Hmac::new_from_slice(&bytes).map_err(|_| Error::Secret("its length is not usable"))?;
-            Ok(Secret(Kind::Shared(hmac)))
+            Ok(Secret(Kind::Shared(shared(encoded)?)))
         } else if let Some(encoded) = text.strip_prefix("whsk_") {
             let bytes = STANDARD.decode(encoded).map_err(|_| Error::Secret("it is not base64"))?;
             let key = if let Ok(seed) = <&[u8; 32]>::try_from(bytes.as_slice()) {
@@ -56,7 +51,7 @@ impl Secret {
 
     /// The signature over id, timestamp and the body's bytes as they are sent, whether they are text or not.
     pub(super) fn sign(&self, id: &str, timestamp_s: i64, body: &[u8]) -> String {
-        let head = format!("{id}.{timestamp_s}.");
+        let head = head(id, timestamp_s);
         match &self.0 {
             Kind::Shared(hmac) => {
                 let mac = hmac.clone().chain_update(head.as_bytes()).chain_update(body);
@@ -68,6 +63,20 @@ impl Secret {
             }
         }
     }
+}
+
+/// A shared secret, from what follows `whsec_`.
+pub(super) fn shared(encoded: &str) -> Result<Hmac<Sha256>, Error> {
+    let bytes = STANDARD.decode(encoded).map_err(|_| Error::Secret("it is not base64"))?;
+    if !(24..=64).contains(&bytes.len()) {
+        return Err(Error::Secret("a shared secret has 24 to 64 bytes"));
+    }
+    Hmac::new_from_slice(&bytes).map_err(|_| Error::Secret("its length is not usable"))
+}
+
+/// What is signed before the body.
+pub(super) fn head(id: &str, timestamp_s: i64) -> String {
+    format!("{id}.{timestamp_s}.")
 }
 
 impl std::fmt::Debug for Secret {
