@@ -1,5 +1,8 @@
 //! What `semel` can be told to do.
 
+pub(crate) mod consume;
+pub(crate) mod demo;
+pub(crate) mod inbox;
 pub(crate) mod keys;
 pub(crate) mod migrate;
 pub(crate) mod outbox;

@@ -3,9 +3,11 @@
 pub(crate) mod flags;
 pub(crate) mod setting;
 
+mod consume;
 mod file;
 mod relay;
 mod sink;
+mod source;
 mod url;
 mod value;
 
@@ -24,9 +26,11 @@ use semel_postgres::{Isolation, Statements};
 use semel_tower::Mode;
 use semel_tower::policy::{MAX_BODY_LIMIT, MAX_WAIT};
 
+pub(crate) use consume::ConsumeConfig;
 pub(crate) use relay::RelayConfig;
 use setting::{Exposure, SETTINGS, Setting};
 pub(crate) use sink::{SinkUrl, Wanted};
+pub(crate) use source::SourceUrl;
 pub(crate) use url::DatabaseUrl;
 
 /// The file that is read when none is named and it exists.
@@ -53,9 +57,12 @@ pub(crate) struct Config {
     pub header_mode: Mode,
     pub keyring: Option<Keyring>,
     pub tokens: Option<Tokens>,
+    /// Whether a sandbox without a sink consumes its own events.
+    pub sandbox_consume: bool,
     pub postgres: PostgresConfig,
     pub reaper: Reaper,
     pub relay: RelayConfig,
+    pub consume: ConsumeConfig,
     pub log_format: LogFormat,
     pub log: String,
 }
@@ -112,6 +119,8 @@ impl Config {
             })?,
             keyring: keyring(layers)?,
             tokens: layers.read_if_given("sandbox.tokens", value::tokens)?,
+            sandbox_consume: layers
+                .read("sandbox.consume", |text| value::word(text, &[("true", true), ("false", false)]))?,
             postgres: PostgresConfig {
                 pool_size: layers.read("postgres.pool_size", |text| value::number(text, 1..=1000))?,
                 isolation: layers.read("postgres.isolation", |text| {
@@ -132,6 +141,7 @@ impl Config {
                 batch: layers.read("reaper.batch", |text| value::number(text, 1..=100_000))?,
             },
             relay: RelayConfig::read(layers)?,
+            consume: ConsumeConfig::read(layers, transaction_deadline)?,
             log_format: layers.read("log_format", |text| {
                 value::word(text, &[("text", LogFormat::Text), ("json", LogFormat::Json)])
             })?,
@@ -256,7 +266,12 @@ mod tests {
         assert_eq!(config.wait, Duration::ZERO);
         assert_eq!(config.listen.to_string(), "127.0.0.1:7600");
         assert!(config.keyring.is_none() && config.tokens.is_none() && config.metrics_listen.is_none());
-        assert!(config.roles.is_none() && config.relay.sink.is_none());
+        assert!(config.roles.is_none() && config.relay.sink.is_none() && config.consume.source.is_none());
+        let (consume, defaults) = (config.consume.settings, semel::runner::Settings::default());
+        assert_eq!((consume.retention, consume.workers), (defaults.retention, defaults.workers));
+        assert_eq!((consume.batch, consume.in_flight_bytes), (defaults.batch, defaults.in_flight_bytes));
+        assert_eq!((consume.attempts, consume.backoff_min), (defaults.attempts, defaults.backoff_min));
+        assert_eq!(consume.backoff_max, defaults.backoff_max);
     }
 
     #[test]
@@ -284,6 +299,8 @@ mod tests {
         assert!(refused.contains("publish_backoff_max (30s)"), "{refused}");
         let refused = load(&[], &[], &[("relay.page_bytes", "17MiB")]).unwrap_err().to_string();
         assert!(refused.contains("relay.in_flight_bytes"), "{refused}");
+        let refused = load(&[], &[], &[("inbox.backoff_max", "1ms")]).unwrap_err().to_string();
+        assert!(refused.contains("inbox.backoff_max (1ms)"), "{refused}");
     }
 
     #[test]
@@ -301,6 +318,7 @@ mod tests {
             ("SEMEL_REPLY_KEYS", "k1:hunter2"),
             ("SEMEL_SANDBOX_TOKENS", "hunter2"),
             ("SEMEL_SINK", "hunter2"),
+            ("SEMEL_SOURCE", "hunter2"),
         ] {
             let refused = format!("{:?}", load(&[], &[(variable, value)], &[]).unwrap_err());
             assert!(!refused.contains("hunter2"), "{refused}");

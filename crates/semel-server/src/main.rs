@@ -3,6 +3,7 @@
 
 mod commands;
 mod config;
+mod consume;
 mod database;
 mod logging;
 mod metrics;
@@ -18,7 +19,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use clap::{Parser, Subcommand};
 
-use commands::{Done, Usage, keys, migrate, outbox, run, sandbox};
+use commands::{Done, Usage, demo, inbox, keys, migrate, outbox, run, sandbox};
 use config::Config;
 
 /// Messages are made on one thread and dropped on another, which the system's allocator is slow at: a relay to NATS
@@ -34,12 +35,16 @@ Settings come from flags, then SEMEL_* environment variables, then semel.toml; t
 Exit codes: 0 done, 1 error, 2 wrong usage, 3 not found, 4 refused.
 
 Examples:
+  semel demo                                         see it live: retries, kills, and what they come to
   semel sandbox                                      try it on http://127.0.0.1:7600
   semel migrate --database-url postgres://db/shop    create Semel's tables in your database
   semel run --database-url postgres://db/shop        forget expired keys, beside your service
   semel run --sink stdout:                           publish events as well
   semel keys list --tenant a --state completed       see what is remembered
-  semel outbox status                                see what waits to be published";
+  semel outbox status                                see what waits to be published
+  semel consume --consumer payments --source nats://broker/?stream=EVENTS
+                                                     make receipts and balances of the sandbox's events
+  semel inbox dead                                   see which messages could not be applied";
 
 /// How long threads may take to come back at the end.
 const END_WITHIN: Duration = Duration::from_secs(1);
@@ -51,17 +56,24 @@ struct Cli {
     #[arg(long, global = true, value_name = "PATH")]
     config: Option<PathBuf>,
 
+    /// The process that started this one and without which it does not go on
+    #[arg(long, global = true, hide = true, value_name = "PID")]
+    child_of: Option<u32>,
+
     #[command(subcommand)]
     command: Command,
 }
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    Demo(demo::Arguments),
     Sandbox(sandbox::Arguments),
     Run(run::Arguments),
+    Consume(commands::consume::Arguments),
     Migrate(migrate::Arguments),
     Keys(keys::Arguments),
     Outbox(outbox::Arguments),
+    Inbox(inbox::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -85,12 +97,18 @@ fn main() -> ExitCode {
 }
 
 fn start(cli: Cli) -> Result<Done> {
+    if let Some(parent) = cli.child_of {
+        demo::die_with(parent)?;
+    }
     let flags = match &cli.command {
+        Command::Demo(_) => &demo::NO_SETTINGS,
         Command::Sandbox(arguments) => arguments.settings.given(),
         Command::Run(arguments) => arguments.settings.given(),
+        Command::Consume(arguments) => arguments.settings.given(),
         Command::Migrate(arguments) => arguments.settings.given(),
         Command::Keys(arguments) => arguments.settings(),
         Command::Outbox(arguments) => arguments.settings(),
+        Command::Inbox(arguments) => arguments.settings(),
     };
     let config = Config::load(cli.config.as_deref(), flags)?;
     logging::start(&config)?;
@@ -98,11 +116,14 @@ fn start(cli: Cli) -> Result<Done> {
         tokio::runtime::Builder::new_multi_thread().enable_all().build().context("cannot start the runtime")?;
     let done = runtime.block_on(async {
         match cli.command {
+            Command::Demo(arguments) => demo::run(&arguments).await,
             Command::Sandbox(_) => sandbox::run(config).await,
             Command::Run(_) => run::run(config).await,
+            Command::Consume(arguments) => commands::consume::run(config, &arguments).await,
             Command::Migrate(arguments) => migrate::run(&config, &arguments).await,
             Command::Keys(arguments) => keys::run(&config, &arguments).await,
             Command::Outbox(arguments) => outbox::run(&config, &arguments).await,
+            Command::Inbox(arguments) => inbox::run(&config, &arguments).await,
         }
     });
     // What still runs was cut off on purpose; a thread that does not come back must not hold up the end.

@@ -60,6 +60,25 @@ pub(crate) const METRICS: &[(&str, Kind, &[&str], &str)] = &[
         &[],
         "1 while a session of the database keeps a part of the outbox from being emptied",
     ),
+    (
+        "semel_messages_total",
+        Kind::Counter,
+        &["consumer", "outcome"],
+        "Messages by outcome: applied, duplicate, stale, retried, dead_lettered",
+    ),
+    (
+        "semel_inbox_failures_total",
+        Kind::Counter,
+        &["consumer"],
+        "Messages and batches of messages whose effect was rolled back",
+    ),
+    (
+        "semel_inbox_retention_short",
+        Kind::Gauge,
+        &["consumer"],
+        "1 while the source may deliver a message again after its id is forgotten",
+    ),
+    ("semel_inbox_reaped_total", Kind::Counter, &[], "Messages whose ids were deleted because their time was over"),
     ("semel_sqlite_commits_total", Kind::Counter, &[], "Commits of the SQLite writer; many operations may share one"),
 ];
 
@@ -70,6 +89,9 @@ const OUTCOMES: &[&str] =
 /// The outcomes of an attempt to publish.
 const PUBLISH_OUTCOMES: &[&str] = &["published", "refused", "unavailable", "fenced"];
 
+/// The outcomes of a message.
+const MESSAGE_OUTCOMES: &[&str] = &["applied", "duplicate", "stale", "retried", "dead_lettered"];
+
 /// Upper bounds of the buckets of every histogram, in seconds.
 const BUCKETS: &[f64] =
     &[0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0];
@@ -78,8 +100,8 @@ const BUCKETS: &[f64] =
 const UPKEEP: Duration = Duration::from_secs(5);
 
 /// Starts recording. Every metric is there from the start, at zero, so that a missing series means a missing process;
-/// those with an operation are there for each of `operations`.
-pub(crate) fn start(operations: &[&'static str]) -> Result<PrometheusHandle> {
+/// those with an operation are there for each of `operations`, and those with a consumer for each of `consumers`.
+pub(crate) fn start(operations: &[&'static str], consumers: &[String]) -> Result<PrometheusHandle> {
     let handle = PrometheusBuilder::new()
         .set_buckets_for_metric(Matcher::Suffix("_seconds".to_owned()), BUCKETS)
         .context("the buckets cannot be used")?
@@ -105,6 +127,26 @@ pub(crate) fn start(operations: &[&'static str]) -> Result<PrometheusHandle> {
                 metrics::describe_counter!(name, meaning);
                 for outcome in PUBLISH_OUTCOMES {
                     metrics::counter!(name, "outcome" => *outcome).absolute(0);
+                }
+            }
+            (Kind::Counter, ["consumer", "outcome"]) => {
+                metrics::describe_counter!(name, meaning);
+                for consumer in consumers {
+                    for outcome in MESSAGE_OUTCOMES {
+                        metrics::counter!(name, "consumer" => consumer.clone(), "outcome" => *outcome).absolute(0);
+                    }
+                }
+            }
+            (Kind::Counter, ["consumer"]) => {
+                metrics::describe_counter!(name, meaning);
+                for consumer in consumers {
+                    metrics::counter!(name, "consumer" => consumer.clone()).absolute(0);
+                }
+            }
+            (Kind::Gauge, ["consumer"]) => {
+                metrics::describe_gauge!(name, meaning);
+                for consumer in consumers {
+                    metrics::gauge!(name, "consumer" => consumer.clone()).set(0.0);
                 }
             }
             (Kind::Counter, _) => {

@@ -14,12 +14,14 @@
 //!   ```json
 //!   {"tenant":"a","id":"tr_1","from":"cash","to":"savings","amount":60,"currency":"EUR"}
 //!   ```
-//! - `account.credited` to the topic `accounts`: an account was credited, and `balance` is what it held then. `kind` is
+//! - `account.credited` and `account.debited` to the topic `accounts`: an account's balance changed by `amount`, and
+//!   `balance` is what it held then. `version` counts the changes of this account, from one and without gaps. `kind` is
 //!   `charge`, `transfer` or `bank`, and `reference` the id of the charge, the transfer or the bank's transaction.
-//!   Ordered by the credited account.
+//!   Ordered by the account.
 //!
 //!   ```json
-//!   {"tenant":"a","account":"savings","amount":60,"currency":"EUR","balance":60,"kind":"transfer","reference":"tr_1"}
+//!   {"tenant":"a","account":"savings","amount":60,"currency":"EUR","balance":60,"version":1,"kind":"transfer",
+//!    "reference":"tr_1"}
 //!   ```
 //!
 //! An account's ordering key is `tenant/account`: accounts of two tenants may have the same id, and one tenant's events
@@ -45,6 +47,18 @@ use crate::problem::problem;
 /// The longest `tracestate` that is passed on: what the recommendation asks everybody to pass on at least.
 const MAX_TRACESTATE_BYTES: usize = 512;
 
+/// The type of the event of a charge.
+pub const CHARGE_CREATED: &str = "charge.created";
+
+/// The type of the event of a transfer.
+pub const TRANSFER_CREATED: &str = "transfer.created";
+
+/// The type of the event of an account that got money.
+pub const ACCOUNT_CREDITED: &str = "account.credited";
+
+/// The type of the event of an account that gave money.
+pub const ACCOUNT_DEBITED: &str = "account.debited";
+
 /// A payload that says whose it is.
 #[derive(Serialize)]
 struct Of<'a, T> {
@@ -54,11 +68,12 @@ struct Of<'a, T> {
 }
 
 #[derive(Serialize)]
-struct Credited<'a> {
+struct Changed<'a> {
     account: &'a str,
     amount: i64,
     currency: &'a str,
     balance: i64,
+    version: i64,
     kind: &'static str,
     reference: &'a str,
 }
@@ -66,13 +81,13 @@ struct Credited<'a> {
 /// `charge.created`.
 pub(crate) fn charge_created(trace: &Trace, tenant: &str, charge: &Charge) -> Result<Event, Problem> {
     let payload = Of { tenant, what: charge };
-    written(trace, Event::new("charges", ordering_key(tenant, &charge.account), "charge.created", &payload))
+    written(trace, Event::new("charges", ordering_key(tenant, &charge.account), CHARGE_CREATED, &payload))
 }
 
 /// `transfer.created`.
 pub(crate) fn transfer_created(trace: &Trace, tenant: &str, transfer: &Transfer) -> Result<Event, Problem> {
     let payload = Of { tenant, what: transfer };
-    written(trace, Event::new("transfers", ordering_key(tenant, &transfer.from), "transfer.created", &payload))
+    written(trace, Event::new("transfers", ordering_key(tenant, &transfer.from), TRANSFER_CREATED, &payload))
 }
 
 /// `account.credited`. `account` is the one that `movement` credits, as it was locked before.
@@ -82,20 +97,42 @@ pub(crate) fn account_credited(
     account: &Account,
     movement: &Movement<'_>,
 ) -> Result<Event, Problem> {
-    let what = Credited {
+    account_changed(trace, tenant, account, movement, ACCOUNT_CREDITED, movement.amount)
+}
+
+/// `account.debited`. `account` is the one that `movement` debits, as it was locked before.
+pub(crate) fn account_debited(
+    trace: &Trace,
+    tenant: &str,
+    account: &Account,
+    movement: &Movement<'_>,
+) -> Result<Event, Problem> {
+    account_changed(trace, tenant, account, movement, ACCOUNT_DEBITED, -movement.amount)
+}
+
+fn account_changed(
+    trace: &Trace,
+    tenant: &str,
+    account: &Account,
+    movement: &Movement<'_>,
+    event_type: &str,
+    change: i64,
+) -> Result<Event, Problem> {
+    let what = Changed {
         account: &account.id,
         amount: movement.amount,
         currency: &account.currency,
-        balance: account.balance + movement.amount,
+        balance: account.balance + change,
+        version: account.version + 1,
         kind: movement.kind,
         reference: movement.reference,
     };
     let payload = Of { tenant, what };
-    written(trace, Event::new("accounts", ordering_key(tenant, &account.id), "account.credited", &payload))
+    written(trace, Event::new("accounts", ordering_key(tenant, &account.id), event_type, &payload))
 }
 
 /// The ordering key of an account. A tenant whose name leaves no room for the account's gets a digest of both.
-fn ordering_key(tenant: &str, account: &str) -> String {
+pub(crate) fn ordering_key(tenant: &str, account: &str) -> String {
     let key = format!("{tenant}/{account}");
     if key.len() <= MAX_NAME_BYTES {
         return key;

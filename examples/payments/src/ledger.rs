@@ -2,8 +2,8 @@
 
 use std::future::Future;
 
-use semel::{Error, Store};
-use serde::Serialize;
+use semel::{Consumer, Error, Store};
+use serde::{Deserialize, Serialize};
 
 /// The largest amount and the largest balance, in minor units: 2^53, what every JSON client holds exactly.
 pub const MAX_AMOUNT: i64 = 1 << 53;
@@ -76,6 +76,16 @@ pub trait Ledger: Store {
     /// one flight with the commit, or not at all. The caller has locked the accounts and knows that their balances stay
     /// within bounds; if it is wrong, the database refuses and everything is rolled back.
     fn post(tx: &mut Self::Tx, tenant: &str, movement: &Movement<'_>);
+
+    /// Issues a receipt for a charge, in the rows of one consumer. It is deferred: written with the proof that the
+    /// charge's event was seen, or not at all (I6).
+    fn issue_receipt(tx: &mut Self::Tx, consumer: &Consumer, receipt: &Receipt);
+
+    /// Adds a change to what one consumer knows of an account's balance. Deferred like a receipt.
+    fn change_projection(tx: &mut Self::Tx, consumer: &Consumer, change: &Change);
+
+    /// Compares what a consumer has made of a tenant's events with the books, all at one moment.
+    fn consumed(&self, tenant: &str, consumer: &str) -> impl Future<Output = Result<Consumed, Error>> + Send;
 }
 
 /// An account of a tenant.
@@ -87,6 +97,9 @@ pub struct Account {
     pub currency: String,
     /// In minor units, never below zero.
     pub balance: i64,
+    /// How often the balance has changed. Clients do not see it.
+    #[serde(skip)]
+    pub version: i64,
 }
 
 /// Money taken from a card and credited to an account.
@@ -141,6 +154,54 @@ pub struct Summary {
     pub entries: i64,
     /// The sum over all entries. Anything but zero means that the books are broken.
     pub sum: i128,
+}
+
+/// What a consumer issues for a charge.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct Receipt {
+    /// Whose charge it is.
+    pub tenant: String,
+    /// The charge's id.
+    #[serde(rename = "id")]
+    pub charge: String,
+    /// The account that was credited.
+    pub account: String,
+    /// In minor units.
+    pub amount: i64,
+    /// The charge's currency.
+    pub currency: String,
+}
+
+/// How an account's balance changed.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+pub struct Change {
+    /// Whose account it is.
+    pub tenant: String,
+    /// Which account.
+    pub account: String,
+    /// In minor units, below zero for a debit.
+    pub amount: i64,
+    /// The account's currency.
+    pub currency: String,
+    /// Which change of this account it is, counted from one.
+    pub version: i64,
+}
+
+/// What a consumer has made of a tenant's events, in its latest generation, beside what the books say.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Consumed {
+    /// How many charges there are.
+    pub charges: i64,
+    /// How many of them have a receipt.
+    pub receipts: i64,
+    /// How many receipts were issued more than once. Anything but zero is a message that applied twice.
+    pub repeated: i64,
+    /// How often the accounts' balances have changed.
+    pub movements: i64,
+    /// How many of these changes were applied.
+    pub applied: i64,
+    /// How many accounts stand otherwise than their projection. Zero once everything was applied.
+    pub apart: i64,
 }
 
 /// One movement of money.

@@ -5,10 +5,13 @@
 //! together (I1, I2). `PUT /accounts/{id}`, `PUT /charges/{id}` and `POST /webhooks/bank` carry a natural key: a UNIQUE
 //! constraint on it decides, and no other key is needed.
 //!
+//! [`consumers`] are the other end: they make receipts and balances of the events, each message once.
+//!
 //! The books are double entry, so whatever races, crashes or retries, the sum over all entries is zero. What moves
 //! money also emits the events of [`event`], in the same transaction.
 
 pub mod code;
+pub mod consumers;
 pub mod event;
 pub mod ledger;
 pub mod tokens;
@@ -31,6 +34,7 @@ use semel::Semel;
 use semel_tower::problem::POLICY_PATH;
 use semel_tower::{IdempotencyLayer, Policy, Problem, policy, policy_document, policy_route};
 
+pub use consumers::PaymentsConsumer;
 pub use ledger::Ledger;
 pub use tokens::Tokens;
 
@@ -68,7 +72,8 @@ pub fn router<S: Ledger>(semel: Semel<S>, options: Options) -> Result<Router, po
         .route("/accounts/{id}", put(account::open::<S>).get(account::show::<S>))
         .route("/charges/{id}", put(charge::put::<S>))
         .route("/webhooks/bank", post(webhook::bank::<S>))
-        .route("/ledger/summary", get(summary::show::<S>));
+        .route("/ledger/summary", get(summary::show::<S>))
+        .route("/ledger/consumed", get(summary::consumed::<S>));
     let open = Router::new().route(POLICY_PATH, policy_route(document)).route("/healthz", get(summary::health::<S>));
 
     let router = keyed

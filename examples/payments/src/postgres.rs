@@ -1,11 +1,11 @@
 //! The books on PostgreSQL.
 
-use semel::Error;
-use semel_postgres::tokio_postgres::types::Type;
+use semel::{Consumer, Error};
+use semel_postgres::tokio_postgres::types::{ToSql, Type};
 use semel_postgres::tokio_postgres::{self, Row};
 use semel_postgres::{Deferred, Postgres, Tx};
 
-use crate::ledger::{Account, BankTransaction, Charge, Ledger, Movement, Summary, Transfer};
+use crate::ledger::{Account, BankTransaction, Change, Charge, Consumed, Ledger, Movement, Receipt, Summary, Transfer};
 
 impl Ledger for Postgres {
     async fn install(&self) -> Result<(), Error> {
@@ -103,6 +103,46 @@ impl Ledger for Postgres {
             tx.defer(update);
         }
     }
+
+    fn issue_receipt(tx: &mut Tx, consumer: &Consumer, receipt: &Receipt) {
+        let issue = Deferred::expecting(1, include_str!("../sql/postgres/receipt_issue.sql"))
+            .bind(consumer.name().to_owned())
+            .bind(i64::from(consumer.generation()))
+            .bind(receipt.tenant.clone())
+            .bind(receipt.charge.clone())
+            .bind(receipt.account.clone())
+            .bind(receipt.amount)
+            .bind(receipt.currency.clone());
+        tx.defer(issue);
+    }
+
+    fn change_projection(tx: &mut Tx, consumer: &Consumer, change: &Change) {
+        let add = Deferred::expecting(1, include_str!("../sql/postgres/projection_change.sql"))
+            .bind(consumer.name().to_owned())
+            .bind(i64::from(consumer.generation()))
+            .bind(change.tenant.clone())
+            .bind(change.account.clone())
+            .bind(change.currency.clone())
+            .bind(change.amount)
+            .bind(change.version);
+        tx.defer(add);
+    }
+
+    async fn consumed(&self, tenant: &str, consumer: &str) -> Result<Consumed, Error> {
+        let sql = include_str!("../sql/postgres/consumed.sql");
+        let parameters: [(&(dyn ToSql + Sync), Type); 2] = [(&tenant, Type::TEXT), (&consumer, Type::TEXT)];
+        let rows = self.client().await?.query_typed(sql, &parameters).await.map_err(unread)?;
+        let [row] = rows.as_slice() else { return Err(Error::RowCount("what was consumed is one row".to_owned())) };
+        let count = |name| row.try_get::<_, i64>(name).map_err(failed);
+        Ok(Consumed {
+            charges: count("charges")?,
+            receipts: count("receipts")?,
+            repeated: count("repeated")?,
+            movements: count("movements")?,
+            applied: count("applied")?,
+            apart: count("apart")?,
+        })
+    }
 }
 
 fn account(row: &Row) -> Result<Account, Error> {
@@ -110,6 +150,7 @@ fn account(row: &Row) -> Result<Account, Error> {
         id: row.try_get("id").map_err(failed)?,
         currency: row.try_get("currency").map_err(failed)?,
         balance: row.try_get("balance").map_err(failed)?,
+        version: row.try_get("version").map_err(failed)?,
     })
 }
 

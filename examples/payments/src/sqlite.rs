@@ -1,15 +1,19 @@
 //! The books on SQLite.
 
-use semel::Error;
+use semel::{Consumer, Error};
 use semel_sqlite::rusqlite::{self, OptionalExtension, Row};
 use semel_sqlite::{Deferred, Sqlite, Tx};
 
-use crate::ledger::{Account, BankTransaction, Charge, Ledger, Movement, Summary, Transfer};
+use crate::ledger::{Account, BankTransaction, Change, Charge, Consumed, Ledger, Movement, Receipt, Summary, Transfer};
 
 impl Ledger for Sqlite {
     async fn install(&self) -> Result<(), Error> {
         let mut tx = self.begin().await?;
         tx.execute_batch(include_str!("../sql/sqlite/schema.sql")).await?;
+        let known = include_str!("../sql/sqlite/versions_known.sql");
+        if tx.query_row(known, (), |row| row.get::<_, i64>(0)).await? == 0 {
+            tx.execute_batch(include_str!("../sql/sqlite/versions_add.sql")).await?;
+        }
         tx.commit().await
     }
 
@@ -91,10 +95,44 @@ impl Ledger for Sqlite {
             tx.defer(update);
         }
     }
+
+    fn issue_receipt(tx: &mut Tx, consumer: &Consumer, receipt: &Receipt) {
+        let issue = Deferred::expecting(1, include_str!("../sql/sqlite/receipt_issue.sql"))
+            .bind(consumer.name().to_owned())
+            .bind(i64::from(consumer.generation()))
+            .bind(receipt.tenant.clone())
+            .bind(receipt.charge.clone())
+            .bind(receipt.account.clone())
+            .bind(receipt.amount)
+            .bind(receipt.currency.clone());
+        tx.defer(issue);
+    }
+
+    fn change_projection(tx: &mut Tx, consumer: &Consumer, change: &Change) {
+        let add = Deferred::expecting(1, include_str!("../sql/sqlite/projection_change.sql"))
+            .bind(consumer.name().to_owned())
+            .bind(i64::from(consumer.generation()))
+            .bind(change.tenant.clone())
+            .bind(change.account.clone())
+            .bind(change.currency.clone())
+            .bind(change.amount)
+            .bind(change.version);
+        tx.defer(add);
+    }
+
+    async fn consumed(&self, tenant: &str, consumer: &str) -> Result<Consumed, Error> {
+        let sql = include_str!("../sql/sqlite/consumed.sql");
+        self.read(|connection| connection.prepare_cached(sql)?.query_row((tenant, consumer), consumed)).await
+    }
 }
 
 fn account(row: &Row<'_>) -> rusqlite::Result<Account> {
-    Ok(Account { id: row.get("id")?, currency: row.get("currency")?, balance: row.get("balance")? })
+    Ok(Account {
+        id: row.get("id")?,
+        currency: row.get("currency")?,
+        balance: row.get("balance")?,
+        version: row.get("version")?,
+    })
 }
 
 fn charge(row: &Row<'_>) -> rusqlite::Result<Charge> {
@@ -112,6 +150,17 @@ fn bank_transaction(row: &Row<'_>) -> rusqlite::Result<BankTransaction> {
         transaction_id: row.get("transaction_id")?,
         account: row.get("account")?,
         amount: row.get("amount")?,
+    })
+}
+
+fn consumed(row: &Row<'_>) -> rusqlite::Result<Consumed> {
+    Ok(Consumed {
+        charges: row.get("charges")?,
+        receipts: row.get("receipts")?,
+        repeated: row.get("repeated")?,
+        movements: row.get("movements")?,
+        applied: row.get("applied")?,
+        apart: row.get("apart")?,
     })
 }
 

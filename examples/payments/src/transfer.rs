@@ -64,6 +64,7 @@ pub(crate) async fn create<S: Ledger>(
     };
     S::post(&mut tx, &tenant, &movement);
     tx.emit(event::transfer_created(&trace, &tenant, &transfer)?);
+    tx.emit(event::account_debited(&trace, &tenant, debited, &movement)?);
     tx.emit(event::account_credited(&trace, &tenant, credited, &movement)?);
     Ok((StatusCode::CREATED, Answer(transfer)))
 }

@@ -12,7 +12,7 @@ const TRACEPARENT: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-
 
 on_both_stores!(
     a_charge_tells_of_itself_and_of_the_credit,
-    a_transfer_tells_of_itself_and_of_the_credit,
+    a_transfer_tells_of_itself_and_of_both_accounts,
     a_webhook_tells_of_the_credit,
     a_retried_request_emits_nothing_again,
     a_refused_request_emits_nothing,
@@ -40,10 +40,10 @@ fn tells(topic: &str, key: &str, event_type: &str, payload: Value) -> (String, S
     (topic.to_owned(), key.to_owned(), event_type.to_owned(), payload)
 }
 
-fn credited(account: &str, amount: i64, balance: i64, kind: &str, reference: &str) -> Value {
+fn changed(account: &str, version: i64, amount: i64, balance: i64, kind: &str, reference: &str) -> Value {
     json!({
-        "tenant": "a", "account": account, "amount": amount, "currency": "EUR", "balance": balance, "kind": kind,
-        "reference": reference,
+        "tenant": "a", "account": account, "amount": amount, "currency": "EUR", "balance": balance,
+        "version": version, "kind": kind, "reference": reference,
     })
 }
 
@@ -60,7 +60,7 @@ async fn a_charge_tells_of_itself_and_of_the_credit(app: App) {
     assert_eq!(
         told(&first),
         [
-            tells("accounts", "a/cash", "account.credited", credited("cash", 5, 5, "charge", &id)),
+            tells("accounts", "a/cash", "account.credited", changed("cash", 1, 5, 5, "charge", &id)),
             tells("charges", "a/cash", "charge.created", charge(&id, 5)),
         ]
     );
@@ -68,13 +68,13 @@ async fn a_charge_tells_of_itself_and_of_the_credit(app: App) {
     assert_eq!(
         told(&app.events().await[first.len()..]),
         [
-            tells("accounts", "a/cash", "account.credited", credited("cash", 2, 7, "charge", "chosen")),
+            tells("accounts", "a/cash", "account.credited", changed("cash", 2, 2, 7, "charge", "chosen")),
             tells("charges", "a/cash", "charge.created", charge("chosen", 2)),
         ]
     );
 }
 
-async fn a_transfer_tells_of_itself_and_of_the_credit(app: App) {
+async fn a_transfer_tells_of_itself_and_of_both_accounts(app: App) {
     app.account("one", 100).await;
     app.account("two", 1).await;
     let before = app.events().await.len();
@@ -84,7 +84,8 @@ async fn a_transfer_tells_of_itself_and_of_the_credit(app: App) {
     assert_eq!(
         told(&app.events().await[before..]),
         [
-            tells("accounts", "a/two", "account.credited", credited("two", 60, 61, "transfer", &id)),
+            tells("accounts", "a/one", "account.debited", changed("one", 2, 60, 40, "transfer", &id)),
+            tells("accounts", "a/two", "account.credited", changed("two", 2, 60, 61, "transfer", &id)),
             tells("transfers", "a/one", "transfer.created", transfer),
         ]
     );
@@ -96,7 +97,7 @@ async fn a_webhook_tells_of_the_credit(app: App) {
     for _ in 0..3 {
         assert_eq!(app.webhook(body.clone()).await.status, 200);
     }
-    let credit = credited("cash", 30, 30, "bank", "bank-1");
+    let credit = changed("cash", 1, 30, 30, "bank", "bank-1");
     assert_eq!(told(&app.events().await), [tells("accounts", "a/cash", "account.credited", credit)]);
 }
 
@@ -111,7 +112,7 @@ async fn a_retried_request_emits_nothing_again(app: App) {
         assert_eq!(app.post("/transfers", "transfer", transfer.clone()).await.status, 201);
     }
     let events = app.events().await;
-    assert_eq!(events.len(), 6, "two of each charge and two of the transfer: {:?}", told(&events));
+    assert_eq!(events.len(), 7, "two of each charge and three of the transfer: {:?}", told(&events));
     let ids: std::collections::BTreeSet<_> = events.iter().map(|written| written.id).collect();
     assert_eq!(ids.len(), events.len());
 }
@@ -133,7 +134,7 @@ async fn a_refused_request_emits_nothing(app: App) {
     // The control: the same accounts, with enough in them.
     app.webhook(json!({ "transaction_id": "t", "account": "one", "amount": 1 })).await;
     app.post("/transfers", "rich", json!({ "from": "one", "to": "two", "amount": 1 })).await;
-    assert_eq!(app.events().await.len(), 3);
+    assert_eq!(app.events().await.len(), 4);
 }
 
 async fn the_balances_of_an_account_are_told_in_order(app: App) {
@@ -153,10 +154,11 @@ async fn the_balances_of_an_account_are_told_in_order(app: App) {
     racers.join_all().await;
     let events = app.events().await;
     let credits = events.iter().filter(|written| written.event.topic == "accounts");
-    let balances: Vec<i64> = credits
-        .map(|written| serde_json::from_slice::<Value>(&written.event.payload).unwrap()["balance"].as_i64().unwrap())
-        .collect();
-    assert_eq!(balances, (1..=40).collect::<Vec<i64>>());
+    let told: Vec<Value> = credits.map(|written| serde_json::from_slice(&written.event.payload).unwrap()).collect();
+    for (told, expected) in told.iter().zip(1..) {
+        assert_eq!((told["balance"].as_i64(), told["version"].as_i64()), (Some(expected), Some(expected)));
+    }
+    assert_eq!(told.len(), 40);
 }
 
 async fn two_tenants_share_no_ordering_key(app: App) {

@@ -15,7 +15,7 @@ use crate::{metrics, relay, serve};
 
 const AFTER_HELP: &str = "\
 The role `reaper` deletes expired keys in small batches. An expired key counts as new whether or not it was deleted, so
-nothing depends on when it runs.
+nothing depends on when it runs. It also forgets messages that were seen longer ago than their consumer keeps them.
 
 The role `relay` publishes events to the sink, at least once each, in order per ordering key, with ids and sequence
 numbers that never change. Give a sink that holds secrets in SEMEL_SINK rather than as a flag.
@@ -41,7 +41,7 @@ pub(crate) async fn run(config: Config) -> Result<Done> {
     let roles = Roles::choose(config.roles.as_deref(), config.relay.sink.as_ref())?;
     let stop = Shutdown::on_signals()?;
     let database = Database::open_migrated(&config).await?;
-    let recorder = metrics::start(&[])?;
+    let recorder = metrics::start(&[], &[])?;
     let relaying = match roles.sink {
         Some(sink) => Some(relay::start(&database, sink, &config.relay, stop.clone()).await?),
         None => None,
@@ -65,7 +65,7 @@ pub(crate) async fn run(config: Config) -> Result<Done> {
         if roles.reaper {
             let every = humantime::format_duration(config.reaper.every);
             let batch = config.reaper.batch;
-            tracing::info!(database = %config.database_url, %every, batch, "reaping expired keys");
+            tracing::info!(database = %config.database_url, %every, batch, "reaping what has expired");
             reap(&database, config.reaper, stop.clone()).await;
         }
     };

@@ -7,16 +7,21 @@ use axum::Router;
 use axum::extract::{MatchedPath, Request};
 use axum::middleware::{Next, from_fn};
 use axum::response::Response;
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
 use clap::Args;
-use semel::{Semel, Settings};
-use semel_payments::{Ledger, Tokens};
+use semel::{Inbox, Semel, Settings};
+use semel_payments::{Ledger, Tokens, consumers};
 use semel_tower::Policy;
+use tokio::task::JoinHandle;
+use uuid::Uuid;
 
 use super::run::reap;
 use super::{Done, print};
-use crate::config::Config;
 use crate::config::flags::Flags;
 use crate::config::setting::{DATABASE, SANDBOX};
+use crate::config::{Config, SinkUrl, SourceUrl};
+use crate::consume::{self, Plan};
 use crate::database::{Database, Missing, with_store};
 use crate::shutdown::Shutdown;
 use crate::{metrics, relay, serve};
@@ -25,8 +30,10 @@ const AFTER_HELP: &str = "\
 Creates the tables it needs, serves until SIGINT or SIGTERM, and lets requests in flight finish for up to
 transaction_deadline. The published demo tokens work on a loopback address only; elsewhere set sandbox.tokens.
 
-Charges, transfers and bank credits emit events. With a sink they are published from this process; without one they wait
-in the outbox, for `semel outbox status` to count and `semel run --sink URL` to publish.
+Charges, transfers and bank credits emit events. With a sink they are published from this process. Without one they go
+over HTTP, on a loopback port and signed, to the consumer `payments` in this process, which makes receipts and balances
+of them: see GET /ledger/consumed and `semel inbox status`. With --sandbox-consume false they wait in the outbox, for
+`semel outbox status` to count and `semel run --sink URL` to publish.
 
 Examples:
   semel sandbox
@@ -43,7 +50,7 @@ pub(crate) struct Arguments {
 }
 
 /// Serves until it is told to stop.
-pub(crate) async fn run(config: Config) -> Result<Done> {
+pub(crate) async fn run(mut config: Config) -> Result<Done> {
     let tokens = config.tokens.clone().unwrap_or_else(Tokens::demo);
     ensure!(
         !tokens.is_demo() || config.listen.ip().is_loopback(),
@@ -58,39 +65,73 @@ pub(crate) async fn run(config: Config) -> Result<Done> {
     if !applied.is_empty() {
         tracing::info!(migrations = applied.len(), "migrated the database");
     }
-    let recorder = metrics::start(&["POST /charges", "POST /transfers"])?;
+    let consumes = config.relay.sink.is_none() && config.sandbox_consume;
+    let consumers = if consumes { vec![consumers::PAYMENTS.to_owned()] } else { Vec::new() };
+    let recorder = metrics::start(&["POST /charges", "POST /transfers"], &consumers)?;
     let address = listener.local_addr()?;
-    let service = with_store!(&database, store => service(store.clone(), &config, tokens).await)?;
+    let greeting = greeting(address, &config, consumes);
+    let (service, consuming) = with_store!(&database, store => {
+        let semel = semel(store.clone(), &config).await?;
+        let service = service(semel.clone(), &config, tokens)?;
+        let consuming = if consumes { Some(consume(semel, &mut config, stop.clone()).await?) } else { None };
+        (service, consuming)
+    });
     let router = service.merge(metrics::router(recorder)).layer(from_fn(log_request));
 
     let relaying = match &config.relay.sink {
         Some(sink) => Some(relay::start(&database, sink, &config.relay, stop.clone()).await?),
         None => None,
     };
-    let relaying = tokio::spawn(async move {
-        // Requests are served all the same: their events wait (I4).
-        if let Some(relaying) = relaying
-            && let Err(error) = relaying.await?
-        {
-            tracing::error!(error = format!("{error:#}"), "events are not published");
-        }
-        Ok::<_, anyhow::Error>(())
-    });
+    let relaying = tokio::spawn(served_without(relaying, "events are not published"));
+    let consuming = tokio::spawn(served_without(consuming, "events are not consumed"));
     let reaping = tokio::spawn({
         let (reaper, stop) = (config.reaper, stop.clone());
         async move { reap(&database, reaper, stop).await }
     });
-    print(&greeting(address, &config))?;
+    print(&greeting)?;
     tracing::info!(%address, database = %config.database_url, "serving");
     serve::serve(listener, router, stop, config.transaction_deadline).await;
     reaping.await?;
     relaying.await??;
+    consuming.await??;
     tracing::info!("stopped");
     Ok(Done::Completed)
 }
 
-/// The payments service on a store.
-async fn service<S: Ledger>(store: S, config: &Config, tokens: Tokens) -> Result<Router> {
+/// Waits for what runs beside the service. Requests are served without it: their events wait (I4).
+async fn served_without(running: Option<JoinHandle<Result<()>>>, missing: &'static str) -> Result<()> {
+    if let Some(running) = running
+        && let Err(error) = running.await?
+    {
+        tracing::error!(error = format!("{error:#}"), "{missing}");
+    }
+    Ok(())
+}
+
+/// Starts the consumer `payments` on a loopback port, and makes it the sink. Nobody else knows what events are signed
+/// with, so nobody else can feed it.
+async fn consume<S: Ledger + Inbox>(
+    semel: Semel<S>,
+    config: &mut Config,
+    stop: Shutdown,
+) -> Result<JoinHandle<Result<()>>> {
+    let secret = [Uuid::new_v4(), Uuid::new_v4()].map(Uuid::into_bytes).concat();
+    // Neither `+` nor `/` nor `=` may stand in a URL's parameter as it is.
+    let secret = BASE64_STANDARD.encode(secret).replace('+', "%2B").replace('/', "%2F").replace('=', "%3D");
+    let plan = Plan {
+        consumer: consumers::PAYMENTS.to_owned(),
+        source: SourceUrl::parse(&format!("http://127.0.0.1:0/events?secret=whsec_{secret}"))?,
+        settings: config.consume.settings.clone(),
+    };
+    let consuming = consume::start(semel, plan, stop).await?;
+    let address = consuming.address.context("the source of the sandbox's consumer listens nowhere")?;
+    let sink = format!("http://{address}/events?semel_secret=whsec_{secret}&semel_allow_loopback=true");
+    config.relay.sink = Some(SinkUrl::parse(&sink)?);
+    Ok(consuming.task)
+}
+
+/// Semel on a store, with the tables of the payments service.
+async fn semel<S: Ledger>(store: S, config: &Config) -> Result<Semel<S>> {
     semel_payments::install(&store).await.context("cannot create the tables of the payments service")?;
     let settings = Settings {
         retention: config.retention,
@@ -99,7 +140,11 @@ async fn service<S: Ledger>(store: S, config: &Config, tokens: Tokens) -> Result
         keyring: config.keyring.clone(),
         ..Settings::default()
     };
-    let semel = Semel::with_settings(store, settings).await?;
+    Ok(Semel::with_settings(store, settings).await?)
+}
+
+/// The payments service.
+fn service<S: Ledger>(semel: Semel<S>, config: &Config, tokens: Tokens) -> Result<Router> {
     let policy = Policy::new().header_mode(config.header_mode).wait(config.wait).body_limit(config.request_body_limit);
     let options = semel_payments::Options { tokens, policy };
     Ok(semel_payments::router(semel, options)?)
@@ -118,13 +163,17 @@ async fn log_request(request: Request, next: Next) -> Response {
 
 /// What is printed at start: the address first, alone on its line, so that a script can read it. Tokens of one's own
 /// are not printed.
-fn greeting(address: SocketAddr, config: &Config) -> String {
+fn greeting(address: SocketAddr, config: &Config, consumes: bool) -> String {
     let (known, token) = match config.tokens {
         None => ("demo-a1 and demo-a2 (tenant a), demo-b1 (tenant b)", "demo-a1"),
         Some(_) => ("as configured in sandbox.tokens", "$TOKEN"),
     };
     let events = match &config.relay.sink {
         Some(sink) => format!("published to {sink}"),
+        None if consumes => {
+            "go to the consumer `payments` in this process; see `semel inbox status`, or start with --sink stdout:"
+                .to_owned()
+        }
         None => "wait in the outbox; see `semel outbox status`, or start with --sink stdout:".to_owned(),
     };
     let curl = format!("curl -i -H \"Authorization: Bearer {token}\" -H 'Content-Type: application/json'");

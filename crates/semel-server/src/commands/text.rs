@@ -2,6 +2,8 @@
 
 use std::time::{Duration, UNIX_EPOCH};
 
+use serde::de::IgnoredAny;
+
 /// One line per fact, its name first.
 pub(crate) fn facts<T: AsRef<str>>(facts: &[(&str, T)]) -> String {
     facts.iter().map(|(name, fact)| format!("{name:<15} {}\n", fact.as_ref())).collect()
@@ -29,6 +31,12 @@ pub(crate) fn table(heading: &[&str], rows: &[Vec<String>]) -> String {
 pub(crate) fn line(text: &str, limit: usize) -> String {
     let shown: String = text.chars().take(limit).map(|c| if c.is_control() { ' ' } else { c }).collect();
     if text.chars().nth(limit).is_some() { shown + "…" } else { shown }
+}
+
+/// A payload that is JSON in UTF-8, as text. The parser skips over strings without reading them as UTF-8, so that is
+/// checked first.
+pub(crate) fn json(payload: &[u8]) -> Option<&str> {
+    std::str::from_utf8(payload).ok().filter(|text| serde_json::from_str::<IgnoredAny>(text).is_ok())
 }
 
 /// Milliseconds since the Unix epoch as RFC 3339 in UTC.

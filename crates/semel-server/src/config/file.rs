@@ -65,6 +65,7 @@ fn text(setting: &Setting, value: &Value) -> Result<String> {
     match value {
         Value::String(text) => Ok(text.clone()),
         Value::Integer(number) => Ok(number.to_string()),
+        Value::Boolean(yes) if setting.accepts == "true or false" => Ok(yes.to_string()),
         Value::Array(items) if setting.name == "roles" => {
             let texts: Option<Vec<&str>> = items.iter().map(Value::as_str).collect();
             texts.map(|texts| texts.join(",")).with_context(|| format!("{} must be a list of texts", setting.name))

@@ -38,6 +38,8 @@ pub(crate) const SANDBOX: u8 = 0b100;
 pub(crate) const RUN: u8 = 0b1000;
 /// `semel outbox replay`.
 pub(crate) const REPLAY: u8 = 0b1_0000;
+/// `semel consume`.
+pub(crate) const CONSUME: u8 = 0b10_0000;
 
 const DURATION: &str = "a duration such as 500ms, 30s, 24h or 7d";
 const WAIT: &str = "a duration such as 500ms or 5s, at most 60s and at most transaction_deadline";
@@ -65,7 +67,13 @@ pub(crate) const SETTINGS: &[Setting] = &[
         used_by: ALL,
     },
     open("listen", "127.0.0.1:7600", ADDRESS, SANDBOX, "Where the sandbox serves"),
-    open("metrics_listen", "", ADDRESS, RUN, "Where `semel run` serves GET /metrics; nowhere by default"),
+    open(
+        "metrics_listen",
+        "",
+        ADDRESS,
+        RUN | CONSUME,
+        "Where `semel run` and `semel consume` serve GET /metrics; nowhere by default",
+    ),
     open(
         "roles",
         "",
@@ -148,6 +156,57 @@ pub(crate) const SETTINGS: &[Setting] = &[
         SANDBOX | RUN,
         "The most bytes read and not yet published, each event counting as at least 1 KiB; at least relay.page_bytes",
     ),
+    Setting {
+        name: "source",
+        default: "",
+        accepts: "a URL that starts with kafka:, nats:, amqp:, redis: or http:",
+        meaning: "Where `semel consume` receives messages",
+        exposure: Exposure::Hidden,
+        used_by: CONSUME,
+    },
+    open(
+        "inbox.retention",
+        "7d",
+        DURATION,
+        SANDBOX | CONSUME,
+        "How long the id of a message is kept; shorter than its source may deliver it again is refused at start",
+    ),
+    open(
+        "inbox.workers",
+        "8",
+        "a whole number from 1 to 1000",
+        SANDBOX | CONSUME,
+        "How many batches of messages are applied side by side; those of one ordering key never are",
+    ),
+    open(
+        "inbox.batch",
+        "100",
+        "a whole number from 1 to 10000",
+        SANDBOX | CONSUME,
+        "The most messages applied in one transaction",
+    ),
+    open(
+        "inbox.in_flight_bytes",
+        "16MiB",
+        SIZE,
+        SANDBOX | CONSUME,
+        "The most bytes received and not yet applied, each message counting as at least 1 KiB",
+    ),
+    open(
+        "inbox.attempts",
+        "10",
+        "a whole number from 1 to 1000",
+        SANDBOX | CONSUME,
+        "How often a message that fails is tried before it is set aside as a dead letter",
+    ),
+    open(
+        "inbox.backoff_min",
+        "100ms",
+        DURATION,
+        SANDBOX | CONSUME,
+        "The pause after a message's first failure; it doubles with each further one",
+    ),
+    open("inbox.backoff_max", "30s", DURATION, SANDBOX | CONSUME, "The longest pause between two attempts to apply"),
     open("key_retention", "24h", DURATION, SANDBOX, "How long a completed key is remembered"),
     open(
         "client_retry_horizon",
@@ -160,7 +219,7 @@ pub(crate) const SETTINGS: &[Setting] = &[
         "transaction_deadline",
         "30s",
         DURATION,
-        SANDBOX | RUN,
+        SANDBOX | RUN | CONSUME,
         "How long one transaction may take before it is rolled back; also how long shutdown waits for requests",
     ),
     open("request_body_limit", "1MiB", SIZE, SANDBOX, "The largest body of a keyed request; a larger one gets 413"),
@@ -197,13 +256,26 @@ pub(crate) const SETTINGS: &[Setting] = &[
         exposure: Exposure::Secret,
         used_by: SANDBOX,
     },
-    open("postgres.pool_size", "16", "a whole number from 1 to 1000", SANDBOX | RUN, "The most connections kept open"),
+    open(
+        "sandbox.consume",
+        "true",
+        "true or false",
+        SANDBOX,
+        "Whether a sandbox without a sink consumes its own events, as the consumer `payments`",
+    ),
+    open(
+        "postgres.pool_size",
+        "16",
+        "a whole number from 1 to 1000",
+        SANDBOX | RUN | CONSUME,
+        "The most connections kept open",
+    ),
     open(
         "postgres.isolation",
         "read-committed",
         "read-committed, repeatable-read or serializable",
-        SANDBOX,
-        "The isolation level of keyed transactions",
+        SANDBOX | CONSUME,
+        "The isolation level of keyed transactions and of consumers",
     ),
     open(
         "postgres.statements",
@@ -213,13 +285,19 @@ pub(crate) const SETTINGS: &[Setting] = &[
         "Whether statements are prepared by name; behind a pooler in transaction mode they must be unnamed",
     ),
     open("postgres.connect_timeout", "5s", DURATION, DATABASE, "How long to wait for a connection"),
-    open("reaper.every", "10s", DURATION, SANDBOX | RUN, "How often expired keys are looked for"),
+    open(
+        "reaper.every",
+        "10s",
+        DURATION,
+        SANDBOX | RUN,
+        "How often expired keys are looked for; messages once a minute at most",
+    ),
     open(
         "reaper.batch",
         "1000",
         "a whole number from 1 to 100000",
         SANDBOX | RUN,
-        "The most keys deleted in one transaction",
+        "The most keys or messages deleted in one transaction",
     ),
     open("log_format", "text", "text or json", ALL, "How log lines on stderr look"),
     open("log", "info", "a filter such as info, debug or semel=debug,warn", ALL, "What is logged"),

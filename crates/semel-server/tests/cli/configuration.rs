@@ -65,6 +65,8 @@ fn a_wrong_value_is_told_with_its_key_its_origin_and_what_is_accepted() {
         ("sink_guarantee = 'twice'\n", "give at-least-once, deduplicated or transactional"),
         ("event_source = 'two words'\n", "give a URI reference"),
         ("[relay]\nlease = '1ms'\n", "it must be between 100ms and 1h"),
+        ("[inbox]\nbatch = 10001\n", "give a whole number from 1 to 10000"),
+        ("[sandbox]\nconsume = 'perhaps'\n", "give true or false"),
     ] {
         let stderr = semel_with(&["migrate", "--print"], &[], file).failed_with(1);
         let key = file.trim().rsplit('\n').next().unwrap().split(' ').next().unwrap();

@@ -122,7 +122,13 @@ impl Sandbox {
         Sandbox::start_with(home, &[]).await
     }
 
+    /// Without a sink its events wait in the outbox.
     pub(crate) async fn start_with(home: &Home, environment: &[(&str, &str)]) -> Sandbox {
+        Sandbox::consuming(home, &[&[("SEMEL_SANDBOX_CONSUME", "false")], environment].concat()).await
+    }
+
+    /// As its users start it: without a sink it consumes its own events.
+    pub(crate) async fn consuming(home: &Home, environment: &[(&str, &str)]) -> Sandbox {
         let url = home.url();
         let arguments = ["sandbox", "--listen", "127.0.0.1:0", "--database-url", &url];
         Sandbox { service: Service::spawn(SEMEL, &arguments, environment).await, http: Client::new() }

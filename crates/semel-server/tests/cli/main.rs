@@ -2,7 +2,11 @@
 #![allow(clippy::unwrap_used, missing_docs)]
 
 mod configuration;
+mod consume;
+mod consumer;
+mod demo;
 mod harness;
+mod inbox;
 mod keys;
 mod metrics;
 mod migrate;

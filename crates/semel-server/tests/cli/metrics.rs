@@ -11,7 +11,7 @@ async fn the_documented_metrics_are_all_there_from_the_start_and_no_others_come(
     let rows = document.lines().filter_map(|line| line.strip_prefix("| `semel_")?.split(['`', '{']).next());
     let documented: BTreeSet<String> = rows.map(|name| format!("semel_{name}")).collect();
 
-    let sandbox = Sandbox::start(&home).await;
+    let sandbox = Sandbox::consuming(&home, &[]).await;
     assert_eq!(names(&sandbox).await, documented);
     sandbox.open_account("alice").await;
     sandbox.charge("order-1").await;

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, missing_docs)]
 #![cfg(feature = "failpoints")]
 
+mod consumer;
 mod crash;
 mod fence;
 mod lost_commit;

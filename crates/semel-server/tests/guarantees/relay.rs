@@ -1,6 +1,6 @@
 //! What relays keep, as processes that are killed, stopped, raced and cut off from their broker.
 
-mod dice;
+pub(crate) mod dice;
 mod gap;
 mod graceful;
 mod killed;
@@ -9,10 +9,10 @@ mod outage;
 mod panicking;
 mod paused;
 mod poison;
-mod process;
+pub(crate) mod process;
 mod restored;
 mod rotation;
-mod stage;
+pub(crate) mod stage;
 mod takeover;
 #[cfg(feature = "kafka")]
 mod transactional;

@@ -56,7 +56,7 @@ pub(crate) struct Answer {
 
 impl Sandbox {
     pub(crate) async fn start(url: &str, environment: &[(&str, &str)]) -> Sandbox {
-        let arguments = ["sandbox", "--listen", "127.0.0.1:0", "--database-url", url];
+        let arguments = ["sandbox", "--listen", "127.0.0.1:0", "--sandbox-consume", "false", "--database-url", url];
         let service = Service::spawn(SEMEL, &arguments, environment).await;
         Sandbox { service, client: client() }
     }

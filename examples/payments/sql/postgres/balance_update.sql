@@ -1,1 +1,1 @@
-UPDATE payments_accounts SET balance = balance + $3::bigint WHERE tenant = $1 AND id = $2
+UPDATE payments_accounts SET balance = balance + $3::bigint, version = version + 1 WHERE tenant = $1 AND id = $2

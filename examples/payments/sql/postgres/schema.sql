@@ -13,8 +13,13 @@ CREATE TABLE IF NOT EXISTS payments_accounts (
     currency text   COLLATE "C" NOT NULL CHECK (currency ~ '^[A-Z]{3}$'),
     -- 2^53: what every JSON client can hold exactly.
     balance  bigint NOT NULL CHECK (balance BETWEEN 0 AND 9007199254740992),
+    -- How often the balance has changed. Events carry it, so that whoever adds changes up can tell their order.
+    version  bigint NOT NULL DEFAULT 0 CHECK (version >= 0),
     PRIMARY KEY (tenant, id)
 );
+
+-- For books that were opened before versions were counted.
+ALTER TABLE payments_accounts ADD COLUMN IF NOT EXISTS version bigint NOT NULL DEFAULT 0 CHECK (version >= 0);
 
 CREATE TABLE IF NOT EXISTS payments_charges (
     tenant   text   COLLATE "C" NOT NULL,
@@ -58,4 +63,34 @@ CREATE TABLE IF NOT EXISTS payments_entries (
     currency  text    COLLATE "C" NOT NULL,
     PRIMARY KEY (tenant, kind, reference, side),
     CHECK ((side = 'debit') = (amount < 0))
+);
+
+-- What consumers make of the service's events, in one commit with the proof that they have seen them. Each consumer has
+-- rows of its own, and each of its generations too: history that is run again makes the same once more, beside the old.
+
+CREATE TABLE IF NOT EXISTS payments_receipts (
+    consumer   text   COLLATE "C" NOT NULL,
+    generation bigint NOT NULL,
+    tenant     text   COLLATE "C" NOT NULL,
+    charge     text   COLLATE "C" NOT NULL,
+    account    text   COLLATE "C" NOT NULL,
+    amount     bigint NOT NULL,
+    currency   text   COLLATE "C" NOT NULL,
+    -- How often it was issued: a charge whose event applied twice is seen here rather than refused.
+    issued     bigint NOT NULL,
+    PRIMARY KEY (consumer, generation, tenant, charge)
+);
+
+CREATE TABLE IF NOT EXISTS payments_balances (
+    consumer   text   COLLATE "C" NOT NULL,
+    generation bigint NOT NULL,
+    tenant     text   COLLATE "C" NOT NULL,
+    account    text   COLLATE "C" NOT NULL,
+    currency   text   COLLATE "C" NOT NULL,
+    -- The sum of the changes. A dead letter may leave it below zero until it is applied.
+    amount     bigint NOT NULL,
+    -- The last version of the account that was added, and how many were: another number means one lost or added twice.
+    version    bigint NOT NULL,
+    applied    bigint NOT NULL,
+    PRIMARY KEY (consumer, generation, tenant, account)
 );

@@ -1,1 +1,1 @@
-SELECT id, currency, balance FROM payments_accounts WHERE tenant = ?1 AND id = ?2
+SELECT id, currency, balance, version FROM payments_accounts WHERE tenant = ?1 AND id = ?2

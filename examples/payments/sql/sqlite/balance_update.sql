@@ -1,1 +1,1 @@
-UPDATE payments_accounts SET balance = balance + ?3 WHERE tenant = ?1 AND id = ?2
+UPDATE payments_accounts SET balance = balance + ?3, version = version + 1 WHERE tenant = ?1 AND id = ?2

@@ -10,6 +10,8 @@ CREATE TABLE IF NOT EXISTS payments_accounts (
     currency TEXT    NOT NULL CHECK (currency GLOB '[A-Z][A-Z][A-Z]'),
     -- 2^53: what every JSON client can hold exactly.
     balance  INTEGER NOT NULL CHECK (balance BETWEEN 0 AND 9007199254740992),
+    -- How often the balance has changed. Events carry it, so that whoever adds changes up can tell their order.
+    version  INTEGER NOT NULL DEFAULT 0 CHECK (version >= 0),
     PRIMARY KEY (tenant, id)
 ) STRICT, WITHOUT ROWID;
 
@@ -55,4 +57,34 @@ CREATE TABLE IF NOT EXISTS payments_entries (
     currency  TEXT    NOT NULL,
     PRIMARY KEY (tenant, kind, reference, side),
     CHECK ((side = 'debit') = (amount < 0))
+) STRICT, WITHOUT ROWID;
+
+-- What consumers make of the service's events, in one commit with the proof that they have seen them. Each consumer has
+-- rows of its own, and each of its generations too: history that is run again makes the same once more, beside the old.
+
+CREATE TABLE IF NOT EXISTS payments_receipts (
+    consumer   TEXT    NOT NULL,
+    generation INTEGER NOT NULL,
+    tenant     TEXT    NOT NULL,
+    charge     TEXT    NOT NULL,
+    account    TEXT    NOT NULL,
+    amount     INTEGER NOT NULL,
+    currency   TEXT    NOT NULL,
+    -- How often it was issued: a charge whose event applied twice is seen here rather than refused.
+    issued     INTEGER NOT NULL,
+    PRIMARY KEY (consumer, generation, tenant, charge)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE IF NOT EXISTS payments_balances (
+    consumer   TEXT    NOT NULL,
+    generation INTEGER NOT NULL,
+    tenant     TEXT    NOT NULL,
+    account    TEXT    NOT NULL,
+    currency   TEXT    NOT NULL,
+    -- The sum of the changes. A dead letter may leave it below zero until it is applied.
+    amount     INTEGER NOT NULL,
+    -- The last version of the account that was added, and how many were: another number means one lost or added twice.
+    version    INTEGER NOT NULL,
+    applied    INTEGER NOT NULL,
+    PRIMARY KEY (consumer, generation, tenant, account)
 ) STRICT, WITHOUT ROWID;

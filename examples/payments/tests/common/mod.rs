@@ -5,9 +5,11 @@ use std::time::Duration;
 
 use reqwest::{Client, Method, StatusCode};
 use semel::outbox::{Cursor, PageLimit, Written};
+use semel::runner::Failure;
 use semel::sink::Lane;
-use semel::{Outbox, Semel};
-use semel_payments::{Ledger, Options};
+use semel::source::Recognition;
+use semel::{Consumed, Consumer, Handler, Inbox, Message, Outbox, Semel};
+use semel_payments::{Ledger, Options, PaymentsConsumer};
 use semel_postgres::Postgres;
 use semel_sqlite::Sqlite;
 use semel_testkit::database::{TempDatabase, TempFile, sqlite_path};
@@ -218,6 +220,21 @@ impl App {
         }
     }
 
+    /// Gives a message to one of the consumers, as a runner does.
+    pub async fn give(&self, name: &str, generation: u32, message: &Message) -> Given {
+        match &self.database {
+            Database::Nowhere => panic!("there is no database to ask"),
+            Database::Postgres(database) => {
+                let store = Postgres::open(&database.url(), semel_postgres::Options::default()).unwrap();
+                given(store, name, generation, message).await
+            }
+            Database::Sqlite(file) => {
+                let store = Sqlite::open(file.path(), semel_sqlite::Options::default()).await.unwrap();
+                given(store, name, generation, message).await
+            }
+        }
+    }
+
     /// The books as the database holds them: every movement has two sides that cancel, and every balance is the sum of
     /// its entries.
     pub async fn books_are_right(&self) {
@@ -234,6 +251,20 @@ impl Drop for App {
     fn drop(&mut self) {
         self.server.abort();
     }
+}
+
+/// What became of a message.
+pub type Given = Result<Consumed<()>, semel::once::Error<Failure>>;
+
+async fn given<S: Ledger + Inbox>(store: S, name: &str, generation: u32, message: &Message) -> Given {
+    let handler = PaymentsConsumer::named(name, generation).unwrap();
+    let consumer = Consumer::new(name).unwrap().in_generation(generation);
+    let mut delivery = message.delivery(Recognition::Id).unwrap().unwrap();
+    if let Some(version) = Handler::<S>::version(&handler, message) {
+        delivery = delivery.with_version(version).unwrap();
+    }
+    let effect = async |tx: &mut S::Tx| Handler::<S>::apply(&handler, tx, message).await;
+    Semel::new(store).consume(&consumer, &delivery, effect).await
 }
 
 async fn written(outbox: &impl Outbox) -> Vec<Written> {

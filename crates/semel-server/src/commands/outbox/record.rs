@@ -3,10 +3,9 @@
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use semel::outbox::{EventRecord, EventState, HeldEvent, HeldKey, HeldState};
-use serde::de::IgnoredAny;
 use serde_json::{Value, json};
 
-use crate::commands::text::{facts, line, time};
+use crate::commands::text::{self, facts, line, time};
 
 /// The most characters of an error that a line shows; `--json` has all of it.
 const ERROR_SHOWN: usize = 160;
@@ -34,7 +33,7 @@ pub(crate) fn to_json(record: &EventRecord, with_payload: bool) -> Value {
         "skipped": record.skipped.as_ref().map(|audit| json!({ "actor": audit.actor, "reason": audit.reason })),
     });
     if with_payload {
-        match json_text(&event.payload) {
+        match text::json(&event.payload) {
             Some(text) => object["payload"] = text.into(),
             None => object["payload_base64"] = BASE64_STANDARD.encode(&event.payload).into(),
         }
@@ -74,7 +73,7 @@ pub(crate) fn to_text(record: &EventRecord, with_payload: bool) -> String {
         told.push(("reason", audit.reason.clone()));
     }
     if with_payload {
-        told.push(match json_text(&event.payload) {
+        told.push(match text::json(&event.payload) {
             Some(text) => ("payload", line(text, usize::MAX)),
             None => ("payload base64", BASE64_STANDARD.encode(&event.payload)),
         });
@@ -123,12 +122,6 @@ fn state(state: EventState) -> &'static str {
         EventState::Redriving => "redriving",
         EventState::Skipped => "skipped",
     }
-}
-
-/// A payload that is JSON in UTF-8, as text. The parser skips over strings without reading them as UTF-8, so that is
-/// checked first.
-fn json_text(payload: &[u8]) -> Option<&str> {
-    std::str::from_utf8(payload).ok().filter(|text| serde_json::from_str::<IgnoredAny>(text).is_ok())
 }
 
 #[cfg(test)]
