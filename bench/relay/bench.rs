@@ -1,14 +1,14 @@
 //! What all measurements of one run share.
 
 use anyhow::{Context, Result};
+use semel_bench::processor;
 use tokio::sync::OnceCell;
 
-use crate::database::Database;
+use crate::database::{self, Database};
 use crate::load::Load;
 use crate::options::Options;
 use crate::servers::Servers;
 use crate::table::Table;
-use crate::{database, processor};
 
 /// A run.
 #[derive(Debug)]

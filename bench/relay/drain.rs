@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use anyhow::{Result, bail};
+use semel_bench::processor::{PerEvent, Used};
 
 use crate::alone;
 use crate::bench::Bench;
@@ -12,7 +13,6 @@ use crate::database::Database;
 use crate::ledger::Ledger;
 use crate::ours::Running;
 use crate::polling;
-use crate::processor::{PerEvent, Used};
 use crate::table::Table;
 
 /// What a bare client gets to send to Kafka at least.

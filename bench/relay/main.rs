@@ -16,7 +16,6 @@ mod load;
 mod options;
 mod ours;
 mod polling;
-mod processor;
 mod report;
 mod servers;
 mod steady;
@@ -27,6 +26,7 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 use clap::Parser;
+use semel_bench::machine::{cores, interrupted, load_average};
 
 use crate::bench::Bench;
 use crate::case::{Case, Publisher, SinkKind};
@@ -77,9 +77,9 @@ async fn main() -> Result<()> {
 async fn measure(bench: &Bench, cases: &[Case], commits: &[Duration]) -> Result<Report> {
     let options = &bench.options;
     let mut report = Report::default();
-    let cores = std::thread::available_parallelism().map_or(0, usize::from);
     report.machine.push(format!(
-        "{cores} cores; {} events of {} bytes, {} keys, {} rounds; load before: {}",
+        "{} cores; {} events of {} bytes, {} keys, {} rounds; load before: {}",
+        cores(),
         options.events(),
         options.payload_bytes,
         options.keys,
@@ -117,24 +117,4 @@ async fn measure(bench: &Bench, cases: &[Case], commits: &[Duration]) -> Result<
     report.judge(&transactional);
     report.machine.push(format!("load after: {}", load_average()));
     Ok(report)
-}
-
-/// Completes on Ctrl-C and on SIGTERM.
-async fn interrupted() {
-    let terminated = async {
-        match tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate()) {
-            Ok(mut signal) => signal.recv().await,
-            Err(_) => std::future::pending().await,
-        }
-    };
-    tokio::select! {
-        _ = tokio::signal::ctrl_c() => {}
-        _ = terminated => {}
-    }
-}
-
-/// How busy the machine is, by its own account.
-fn load_average() -> String {
-    let text = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
-    text.split_whitespace().take(3).collect::<Vec<_>>().join(" ")
 }

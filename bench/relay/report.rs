@@ -2,11 +2,12 @@
 
 use std::fmt::Write as _;
 
+use semel_bench::aim::{Aim, median};
+use semel_bench::processor::PerEvent;
 use serde::Serialize;
 
 use crate::case::{Case, Publisher, SinkKind};
 use crate::drain::Drained;
-use crate::processor::PerEvent;
 use crate::steady::{Endured, Steady};
 
 /// Everything that was measured, as `--json` prints it.
@@ -28,15 +29,6 @@ pub(crate) struct Drain {
     /// The median of the rounds.
     pub(crate) events_per_second: f64,
     pub(crate) rounds: Vec<Drained>,
-}
-
-/// Something to reach, and whether it was.
-#[derive(Debug, Serialize)]
-pub(crate) struct Aim {
-    pub(crate) what: String,
-    pub(crate) measured: f64,
-    pub(crate) target: String,
-    pub(crate) met: bool,
 }
 
 impl Report {
@@ -96,13 +88,8 @@ impl Report {
     fn ratio(&self, of: Case, to: Case, least: Option<f64>) -> Option<Aim> {
         let (mine, theirs) = (self.find(of)?, self.find(to)?);
         let pairs = mine.rounds.iter().zip(&theirs.rounds);
-        let measured = median(pairs.map(|(a, b)| a.events_per_second / b.events_per_second).collect());
-        Some(Aim {
-            what: format!("{of} / {to}"),
-            measured,
-            target: least.map_or("for comparison".to_owned(), |least| format!(">= {least}")),
-            met: least.is_none_or(|least| measured >= least),
-        })
+        let pairs = pairs.map(|(a, b)| (a.events_per_second, b.events_per_second));
+        Some(Aim::ratio(format!("{of} / {to}"), pairs, least))
     }
 
     fn find(&self, case: Case) -> Option<&Drain> {
@@ -128,7 +115,7 @@ impl Report {
             let dead = rounds.iter().filter_map(|round| round.dead_rows).max();
             let dead = dead.map_or("-".to_owned(), |dead| dead.to_string());
             let used = |of: fn(&PerEvent) -> f64| median(rounds.iter().map(|round| of(&round.processor)).collect());
-            let (relay, postgres) = (used(|used| used.relay_us), used(|used| used.postgres_us));
+            let (relay, postgres) = (used(|used| used.own_us), used(|used| used.postgres_us));
             let brokers = used(|used| used.brokers_us);
             let _ = writeln!(
                 text,
@@ -166,16 +153,8 @@ impl Report {
         for Endured { case, seconds, at_first, at_last, dead_rows } in &self.endured {
             let _ = writeln!(text, "{case:<40}{seconds:>10}{at_first:>12.0}{at_last:>12.0}{dead_rows:>10}");
         }
-        let _ = writeln!(text, "\n{:<74}{:>9}  {:<15}", "ratios of the same run, and targets", "measured", "target");
-        for Aim { what, measured, target, met } in &self.aims {
-            let verdict = if *met { "" } else { "falls short" };
-            let _ = writeln!(text, "{what:<74}{measured:>9.2}  {target:<15}{verdict}");
-        }
+        text.push('\n');
+        text.push_str(&Aim::table(&self.aims));
         text
     }
-}
-
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values.get(values.len() / 2).copied().unwrap_or(0.0)
 }

@@ -6,10 +6,13 @@ use anyhow::{Result, bail};
 
 use crate::services;
 
+/// The benchmarks there are.
+const NAMES: [&str; 2] = ["relay", "inbox"];
+
 /// Runs a benchmark by name; `arguments` are its own.
 pub(crate) fn run(name: &str, arguments: &[&str]) -> Result<()> {
-    if name != "relay" {
-        bail!("unknown benchmark `{name}`: there is `relay`");
+    if !NAMES.contains(&name) {
+        bail!("unknown benchmark `{name}`: there are {}", NAMES.map(|name| format!("`{name}`")).join(" and "));
     }
     services::install()?;
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));

@@ -21,7 +21,9 @@ usage: cargo xtask <command>
                    everything that continuous integration runs; ARGS go to cargo test
   tidy             only the style checks
   bench relay [ARGS]
-                   how fast committed events get out, beside the limit and the alternative; --help lists ARGS";
+                   how fast committed events get out, beside the limit and the alternative; --help lists ARGS
+  bench inbox [ARGS]
+                   how many messages are applied once, beside the same work without an inbox";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();

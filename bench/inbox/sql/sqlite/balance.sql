@@ -1,0 +1,1 @@
+UPDATE bench_balances SET amount = amount + ?2, applied = applied + 1 WHERE account = ?1

@@ -1,0 +1,5 @@
+//! What the benchmarks share.
+
+pub mod aim;
+pub mod machine;
+pub mod processor;
