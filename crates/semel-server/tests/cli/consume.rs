@@ -93,6 +93,12 @@ async fn events_that_come_again_over_http_apply_once(home: Home) {
     // Whoever does not know the secret is not believed.
     assert_eq!(consumer.post(&charge("forged")).await.unwrap(), 401);
 
+    // History is what the relay has noted as published, a little after the consumer has it.
+    let noted = ["outbox", "status", "--json", "--database-url", &home.url()];
+    let gives_up = Instant::now() + PATIENCE;
+    while serde_json::from_str::<Value>(&semel(&noted).succeeded()).unwrap()["backlog"]["events"] != 0 {
+        assert!(Instant::now() < gives_up, "the relay notes nothing");
+    }
     let replay = ["outbox", "replay", "--yes", "--json", "--sink", &sink, "--database-url", &home.url()];
     let replayed: Value = serde_json::from_str(&semel(&replay).succeeded()).unwrap();
     assert_eq!(replayed["events"], 25);

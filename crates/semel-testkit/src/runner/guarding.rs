@@ -1,12 +1,13 @@
 //! What is refused, raised, and not believed.
 
+use std::collections::HashSet;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use semel::runner::Error;
 use semel::source::Redelivery;
-use semel::tier::{Answer, Tier};
+use semel::tier::{Answer, Filter, Tier};
 use semel::{Consumer, Inbox};
 
 use super::desk::{CONSUMER, Desk, message};
@@ -70,10 +71,28 @@ pub async fn a_tier_that_lies_changes_no_result<H: Harness>() {
     }
 }
 
+/// It forgets everything, takes everything for seen, and remembers rightly, by turns; or it is full.
+pub async fn a_tier_that_changes_its_mind_in_mid_run_changes_no_result<H: Harness>() {
+    let tiers: [Arc<dyn Tier>; 2] = [Arc::new(Fickle::default()), Arc::new(Filter::within(8, 1))];
+    for tier in tiers {
+        let mut desk = Desk::<H>::open().await;
+        desk.settings.batch = 7;
+        desk.tier = Some(tier);
+        let ids: Vec<String> = (0..60).map(|n| format!("m{n}")).collect();
+        for _ in 0..3 {
+            desk.shelf.put(ids.iter().map(|id| message(id, &id[..2])));
+        }
+        let shift = desk.start().await;
+        desk.acknowledges(180).await;
+        desk.applied_once(&ids.iter().map(String::as_str).collect::<Vec<_>>()).await;
+        shift.ends().await;
+    }
+}
+
 /// What it remembers rightly is settled by a read.
 pub async fn a_tier_that_knows_saves_the_transaction<H: Harness>() {
     let mut desk = Desk::<H>::open().await;
-    desk.tier = Some(Arc::new(semel::tier::Filter::new(1_000, 0.01)));
+    desk.tier = Some(Arc::new(Filter::new(1_000, 0.01)));
     desk.shelf.put(["a", "b", "c"].map(|id| message(id, id)));
     let shift = desk.start().await;
     desk.acknowledges(3).await;
@@ -97,6 +116,30 @@ impl Tier for Liar {
     }
 
     fn note<'a>(&'a self, _: &'a Consumer, _: &'a [&'a str]) -> Answer<'a, ()> {
+        Box::pin(async {})
+    }
+}
+
+/// It remembers, and every second and third time it says something else.
+#[derive(Debug, Default)]
+struct Fickle {
+    asked: AtomicU32,
+    noted: Mutex<HashSet<String>>,
+}
+
+impl Tier for Fickle {
+    fn maybe_seen<'a>(&'a self, _: &'a Consumer, ids: &'a [&'a str]) -> Answer<'a, Vec<bool>> {
+        let noted = self.noted.lock().unwrap();
+        let says = match self.asked.fetch_add(1, Ordering::SeqCst) % 3 {
+            0 => vec![true; ids.len()],
+            1 => vec![false; ids.len()],
+            _ => ids.iter().map(|id| noted.contains(*id)).collect(),
+        };
+        Box::pin(async move { says })
+    }
+
+    fn note<'a>(&'a self, _: &'a Consumer, ids: &'a [&'a str]) -> Answer<'a, ()> {
+        self.noted.lock().unwrap().extend(ids.iter().map(|id| (*id).to_owned()));
         Box::pin(async {})
     }
 }

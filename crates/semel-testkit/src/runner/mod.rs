@@ -48,6 +48,7 @@ macro_rules! runner_tests {
                 a_retention_shorter_than_the_sources_is_refused_at_the_start,
                 a_source_that_is_changed_while_it_is_read_raises_the_alarm,
                 a_tier_that_lies_changes_no_result,
+                a_tier_that_changes_its_mind_in_mid_run_changes_no_result,
                 a_tier_that_knows_saves_the_transaction,
             }
         }

@@ -139,6 +139,12 @@ async fn killed_without_inbox<S: Applying>(broker: Broker, kind: Kind) -> String
         lost(&committed, &stage.store.effects().await).len() <= KILLS
     })
     .await;
+    if kind == Kind::KeepsNoProof {
+        until("what was committed and not acknowledged is applied again", async || {
+            exactly(&committed, &stage.store.effects().await).is_err_and(|told| told.contains("doubled"))
+        })
+        .await;
+    }
     stage.all_behind().await;
     assert!(successor.terminate().await.success());
     assert!(relay.terminate().await.success());
