@@ -1,8 +1,10 @@
 //! The suite that every source passes, on webhooks between the real sink and the real source, and what is their own.
 #![allow(clippy::unwrap_used, missing_docs)]
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use semel::sink::{Error, Lane, Outgoing, Position};
@@ -12,7 +14,7 @@ use semel_brokers::http::{HttpSink, HttpSource, Options, Secret};
 use semel_brokers::{Subscription, open};
 use semel_testkit::cluster::free_port;
 use semel_testkit::poll::{until, until_some};
-use semel_testkit::sinks::{batch, outgoing, publish};
+use semel_testkit::sinks::{batch, outgoing};
 use semel_testkit::sources::{Harness, settle_all, take};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -23,10 +25,29 @@ const OTHER: &str = "whsec_AAAA9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
 const PRIVATE: &str = "whsk_6Xb/dCcHpPea21PS1N9VY/NZW723CEc77N4rJCubMbc=";
 const PUBLIC: &str = "whpk_1SiA4o9hyqTCpIqC5V9HUakiiaeACeqfZTInDBbOir4=";
 
-/// A source on a port of its own, and a relay that sends to it until it acknowledges.
+/// A source on a port of its own, and senders that send to it until it acknowledges.
 struct OnHttp {
     port: u16,
-    relay: mpsc::UnboundedSender<Vec<Outgoing>>,
+    sink: Arc<HttpSink>,
+    answered: Arc<AtomicUsize>,
+    /// One for each ordering key, so that its events are sent one after the other.
+    senders: Mutex<BTreeMap<String, mpsc::UnboundedSender<Outgoing>>>,
+}
+
+impl OnHttp {
+    fn sender(&self) -> mpsc::UnboundedSender<Outgoing> {
+        let (sink, answered) = (Arc::clone(&self.sink), Arc::clone(&self.answered));
+        let (sender, mut events) = mpsc::unbounded_channel();
+        tokio::spawn(async move {
+            while let Some(event) = events.recv().await {
+                while send(&sink, &event).await.is_err() {
+                    tokio::task::yield_now().await;
+                }
+                answered.fetch_add(1, Ordering::SeqCst);
+            }
+        });
+        sender
+    }
 }
 
 impl Harness for OnHttp {
@@ -35,19 +56,8 @@ impl Harness for OnHttp {
     async fn shared() -> OnHttp {
         let port = free_port().unwrap();
         let url = format!("http://127.0.0.1:{port}/in?semel_allow_loopback=true&semel_secret={SHARED}");
-        let sink = HttpSink::from_url(&url).unwrap();
-        let (relay, mut batches) = mpsc::unbounded_channel::<Vec<Outgoing>>();
-        tokio::spawn(async move {
-            while let Some(mut batch) = batches.recv().await {
-                while !batch.is_empty() {
-                    let results = publish(&sink, &batch).await;
-                    let mut results = results.into_iter();
-                    batch.retain(|_| results.next().is_some_and(|result| result.is_err()));
-                    tokio::task::yield_now().await;
-                }
-            }
-        });
-        OnHttp { port, relay }
+        let sink = Arc::new(HttpSink::from_url(&url).unwrap());
+        OnHttp { port, sink, answered: Arc::default(), senders: Mutex::default() }
     }
 
     async fn open(&self, consumer: &str, _: u32) -> HttpSource {
@@ -57,7 +67,15 @@ impl Harness for OnHttp {
     }
 
     async fn publish(&self, events: &[Outgoing]) {
-        self.relay.send(events.to_vec()).unwrap();
+        let mut senders = self.senders.lock().unwrap();
+        for event in events {
+            let sender = senders.entry(event.event.ordering_key.clone()).or_insert_with(|| self.sender());
+            sender.send(event.clone()).unwrap();
+        }
+    }
+
+    async fn acknowledged(&self, _: &HttpSource, count: usize) {
+        until("the senders have their answers", async || self.answered.load(Ordering::SeqCst) >= count).await;
     }
 
     fn topic(&self) -> String {
