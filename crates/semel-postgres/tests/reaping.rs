@@ -6,6 +6,7 @@ use std::time::Duration;
 use semel::{Ask, Claim, Fingerprint, Key, Reply, Scope, Semel, Store, Tx as _};
 use semel_postgres::{Options, Postgres};
 use semel_testkit::database::TempDatabase;
+use tokio::sync::{Mutex, MutexGuard};
 
 const FILL: &str = "
     INSERT INTO semel.keys (tenant, operation, key, execution, fingerprint, state, status, headers, body, created_at,
@@ -13,6 +14,13 @@ const FILL: &str = "
     SELECT 'tenant', 'charge', $2 || n, gen_random_uuid(), semel.fingerprint('old'), 'completed', 201, '',
            sha256(int4send(n)), now() - interval '2 days', now() - interval '1 day'
     FROM generate_series(1, $1) n";
+
+/// These tests run one after the other: while one of them has a transaction open, whoever takes a snapshot keeps what
+/// it might see, and dead rows stay in their place.
+async fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::const_new(());
+    ALONE.lock().await
+}
 
 async fn database() -> (TempDatabase, Semel<Postgres>) {
     let database = TempDatabase::create().await;
@@ -28,6 +36,7 @@ fn ask(key: &str) -> Ask {
 
 #[tokio::test]
 async fn a_batch_that_is_being_reaped_blocks_no_claim() {
+    let _alone = alone().await;
     let (database, semel) = database().await;
     let client = database.connect().await;
     client.execute(FILL, &[&100, &"old-"]).await.unwrap();
@@ -47,6 +56,7 @@ async fn a_batch_that_is_being_reaped_blocks_no_claim() {
 
 #[tokio::test]
 async fn the_reaper_passes_over_an_expired_key_that_is_being_replaced() {
+    let _alone = alone().await;
     let (database, semel) = database().await;
     let client = database.connect().await;
     client.execute(FILL, &[&2, &"old-"]).await.unwrap();
@@ -58,6 +68,7 @@ async fn the_reaper_passes_over_an_expired_key_that_is_being_replaced() {
 
 #[tokio::test]
 async fn reaping_uses_its_index_however_many_keys_live() {
+    let _alone = alone().await;
     let (database, _semel) = database().await;
     let client = database.connect().await;
     client.execute(FILL, &[&20_000, &"live-"]).await.unwrap();
@@ -82,6 +93,7 @@ async fn reaping_uses_its_index_however_many_keys_live() {
 
 #[tokio::test]
 async fn the_table_stays_bounded_under_steady_load() {
+    let _alone = alone().await;
     let (database, semel) = database().await;
     let client = database.connect().await;
     let mut sizes = Vec::new();
