@@ -43,6 +43,8 @@ pub struct Tx {
     /// A statement was sent, or was about to be, and nobody waited for its answer: what it did is not known to the
     /// work.
     pub(crate) unanswered: bool,
+    /// Whether a statement failed, or some may have that this type did not see.
+    doubtful: bool,
     pub(crate) deferred: Vec<Deferred>,
     /// What was emitted, to be written at the completion.
     pub(crate) events: Vec<Event>,
@@ -71,6 +73,7 @@ impl Tx {
             has_savepoint: false,
             conflicted: false,
             unanswered: false,
+            doubtful: false,
             deferred: Vec::new(),
             events: Vec::new(),
             isolated: None,
@@ -119,6 +122,7 @@ impl Tx {
     /// The driver's client, for what this type does not offer. Statements run on it are part of the transaction.
     pub async fn client(&mut self) -> Result<&tokio_postgres::Client, Error> {
         self.begin_execution();
+        self.doubtful = true;
         let first = self.needs_savepoint();
         let set = behind_savepoint(self.connection()?, first, async { Ok(()) }).await;
         self.has_savepoint |= first && set.is_ok();
@@ -131,7 +135,9 @@ impl Tx {
         if !matches!(self.holds, Holds::Nothing) {
             return Err(Error::Settings("a transaction with a key is committed by completing it".to_owned()));
         }
-        self.end(self.execution, STILL_GOOD, &[], None).await
+        // Where every statement was answered with success, nothing is left to be asked.
+        let last = self.doubtful.then_some((STILL_GOOD, [].as_slice()));
+        self.end(self.execution, last, None).await
     }
 
     pub(crate) fn connection(&self) -> Result<&Object, Error> {
@@ -176,6 +182,7 @@ impl Tx {
     /// savepoint all the same.
     pub(crate) async fn note<T>(&mut self, result: Result<T, Failure>) -> Result<T, Error> {
         self.unanswered = false;
+        self.doubtful |= result.is_err();
         match result {
             Ok(value) => {
                 if !matches!(self.holds, Holds::Nothing) {
@@ -196,7 +203,8 @@ impl Tx {
 
     /// Sends the deferred statements, the events of the run `emitting`, `last` and COMMIT in one flight, and takes it
     /// as success only if every one of them succeeded and `last` returned its row: a COMMIT that follows a failed
-    /// statement is answered with success although the server rolled back.
+    /// statement is answered with success although the server rolled back. Without `last`, every statement before the
+    /// flight must have succeeded.
     ///
     /// The events come after every statement of the work, because they lock their ordering keys: whoever waits for
     /// those holds what it needs already.
@@ -206,8 +214,7 @@ impl Tx {
     async fn end(
         &mut self,
         emitting: Execution,
-        last: &str,
-        params: &[&dyn Parameter],
+        last: Option<(&str, &[&dyn Parameter])>,
         sent: Option<&'static str>,
     ) -> Result<(), Error> {
         let session = self.session.take().ok_or_else(|| Error::Statement("the transaction has ended".into()))?;
@@ -237,8 +244,10 @@ impl Tx {
                 let ready = Prepared::new(connection, statements, EMIT, emission.params().into_iter()).await;
                 prepared.push(ready.map_err(|error| self.classified(error))?);
             }
-            let ready = Prepared::new(connection, statements, last, params.iter().copied()).await;
-            prepared.push(ready.map_err(|error| self.classified(error))?);
+            if let Some((last, params)) = last {
+                let ready = Prepared::new(connection, statements, last, params.iter().copied()).await;
+                prepared.push(ready.map_err(|error| self.classified(error))?);
+            }
             let mut flight = Flight::default();
             for statement in &prepared {
                 flight.statement(connection, statement);
@@ -256,8 +265,9 @@ impl Tx {
                 return Err(Error::Ambiguous("COMMIT was not answered in time".into()));
             }
         };
-        // The completion is the last statement before COMMIT; success means that it returned its row.
-        let completed = answers.iter().rev().nth(1).is_some_and(|answer| matches!(answer, Ok(rows) if rows.len() == 1));
+        // `last` is the last statement before COMMIT; success means that it returned its row.
+        let one_row = |answer: &Result<Vec<Row>, _>| matches!(answer, Ok(rows) if rows.len() == 1);
+        let completed = last.is_none() || answers.iter().rev().nth(1).is_some_and(one_row);
         match first_failure(answers) {
             None if completed => {
                 session.release();
@@ -395,7 +405,7 @@ impl semel::Tx for Tx {
                     &completion.failed,
                     &sealed_by,
                 ];
-                self.end(self.execution, COMPLETE, &params, Some(failpoint::COMMIT_SENT)).await
+                self.end(self.execution, Some((COMPLETE, &params)), Some(failpoint::COMMIT_SENT)).await
             }
             Holds::Fence(lease) => {
                 let emitting = lease.execution.step(lease.recovery_point.as_ref());
@@ -412,7 +422,7 @@ impl semel::Tx for Tx {
                     &completion.failed,
                     &sealed_by,
                 ];
-                self.end(emitting, COMPLETE_LEASED, &params, Some(failpoint::COMMIT_SENT)).await
+                self.end(emitting, Some((COMPLETE_LEASED, &params)), Some(failpoint::COMMIT_SENT)).await
             }
             Holds::Nothing => {
                 self.roll_back().await;
@@ -438,7 +448,7 @@ impl semel::Tx for Tx {
             &retain_ms,
         ];
         let emitting = lease.execution.step(lease.recovery_point.as_ref());
-        self.end(emitting, ADVANCE, &params, Some(failpoint::COMMIT_SENT)).await
+        self.end(emitting, Some((ADVANCE, &params)), Some(failpoint::COMMIT_SENT)).await
     }
 
     async fn rollback(mut self) {

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use semel::inbox::{Accepted, MAX_BATCH, MAX_RANGES, Sequence};
+use semel::inbox::{Accepted, MAX_BATCH, MAX_RANGES, Offset, Sequence};
 use semel::{Consumer, Delivery, Error, Inbox, Tx as _};
 use semel_postgres::{Options, Postgres};
 use semel_testkit::database::TempDatabase;
@@ -326,4 +326,33 @@ async fn forgetting_uses_its_index_however_many_ids_live() {
     // The control: a statement that does read it is seen.
     client.batch_execute("SELECT count(received_at) FROM semel.inbox WHERE generation > 7").await.unwrap();
     assert_eq!(whole_table_reads().await, before + 1);
+}
+
+/// The same from Rust, where one message alone of a known consumer is asked about in short.
+#[tokio::test]
+async fn a_message_alone_makes_its_commit_durable() {
+    let (database, _store, client) = database().await;
+    let preference = "DO $$ BEGIN \
+                      EXECUTE format('ALTER DATABASE %I SET synchronous_commit = off', current_database()); \
+                      END $$";
+    client.batch_execute(preference).await.unwrap();
+    let store = Postgres::open(&database.url(), Options::default()).unwrap();
+    assert_eq!(setting(&mut store.begin().await.unwrap()).await, "off");
+    for number in 0..3 {
+        let place = Offset { source: "s".into(), topic: "t".into(), partition: 1, from: number, offset: number };
+        for message in [
+            Delivery::by_id(format!("message-{number}")).unwrap(),
+            by_sequence(3, number.cast_unsigned() + 1),
+            Delivery::by_offset(place).unwrap(),
+        ] {
+            let (mut tx, accepted) = store.accept(&receipts(), std::slice::from_ref(&message)).await.unwrap();
+            assert_eq!((accepted.as_slice(), setting(&mut tx).await.as_str()), ([Accepted::First].as_slice(), "on"));
+            store.commit_consumed(tx).await.unwrap();
+            assert_eq!(commit(&store, &[message]).await.unwrap(), [Accepted::Duplicate]);
+        }
+    }
+}
+
+async fn setting(tx: &mut semel_postgres::Tx) -> String {
+    tx.query_one("SELECT current_setting('synchronous_commit')", &[]).await.unwrap().get(0)
 }
