@@ -212,7 +212,7 @@ impl<S: Inbox, K: Source, H: Handler<S>> Worker<S, K, H> {
 
     /// Everything was rolled back.
     async fn failed_together(&mut self, mut batch: Batch<K::Receipt>, error: OnceError<Failure>) {
-        match &error {
+        match error {
             // Another worker reads these partitions now; the source finds out where to go on.
             OnceError::Store(StoreError::Fenced) => {
                 tracing::warn!("another worker reads this consumer's partitions; reading on from where that one is");
@@ -221,16 +221,16 @@ impl<S: Inbox, K: Source, H: Handler<S>> Worker<S, K, H> {
                 self.give_back_everything().await;
             }
             // Whoever tries them together again would fail again: one of them it is.
-            OnceError::Store(error) if blames_a_message(error) && batch.len() > 1 => self.try_alone(batch),
-            OnceError::Store(refused) if blames_a_message(refused) => {
-                let cause = told(&(error.to_string().into()));
+            OnceError::Store(refused) if blames_a_message(&refused) && batch.len() > 1 => self.try_alone(batch),
+            OnceError::Store(refused) if blames_a_message(&refused) => {
+                let cause = told(&(refused.into()));
                 for (pending, from) in batch {
                     let failed = Failed { cause: cause.clone(), hopeless: false, counts: true };
                     self.fail(pending, from, failed).await;
                 }
             }
             // No message's fault.
-            _ => {
+            error => {
                 failed("apply messages", &error);
                 self.put_back(batch);
                 tokio::select! {
@@ -356,11 +356,13 @@ impl<S: Inbox, K: Source, H: Handler<S>> Worker<S, K, H> {
             tracing::warn!(consumer = self.context.consumer.name(), id, cause, attempts, "a message failed");
         }
         let due = Instant::now() + Backoff::after(attempts.max(1), settings.backoff_min, settings.backoff_max);
-        let (behind, others) = self.ready.drain(..).partition(|ready| order_of(&ready.item.delivery) == order);
+        let (behind, others): (VecDeque<_>, VecDeque<_>) =
+            self.ready.drain(..).partition(|ready| order_of(&ready.item.delivery) == order);
         self.ready = others;
-        let held = self.held.entry(order).or_insert_with(|| Held { queue: behind, attempts, due });
+        let held = self.held.entry(order).or_insert_with(|| Held { queue: VecDeque::new(), attempts, due });
         (held.attempts, held.due) = (attempts, due);
         held.queue.push_front(pending);
+        held.queue.extend(behind);
     }
 
     /// A message came before the version before it, which may be behind it: others of its key go on.
