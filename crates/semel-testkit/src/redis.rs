@@ -37,20 +37,36 @@ impl Recipe for RedisRecipe {
     }
 
     /// Logs in and asks for life: while Redis reads its file after a crash, it answers with an error.
-    fn answers(mut stream: TcpStream) -> io::Result<bool> {
-        stream.write_all(format!("AUTH {USER} {PASSWORD}\r\nPING\r\n").as_bytes())?;
-        let mut said = String::new();
-        let mut buffer = [0; 512];
-        while said.lines().count() < 2 || !said.ends_with("\r\n") {
-            match stream.read(&mut buffer)? {
-                0 => return Ok(false),
-                read => said.push_str(&String::from_utf8_lossy(&buffer[..read])),
-            }
-        }
-        Ok(said == "+OK\r\n+PONG\r\n")
+    fn answers(stream: TcpStream) -> io::Result<bool> {
+        Ok(ask(stream, "PING")? == "+OK\r\n+PONG\r\n")
     }
 
     fn url(port: u16) -> String {
         format!("redis://{USER}:{PASSWORD}@127.0.0.1:{port}/0")
     }
+}
+
+impl Redis {
+    /// Gives it a command, and fails unless the answer is a plain success.
+    pub fn order(&self, words: &str) -> io::Result<()> {
+        let url = self.url();
+        let address = url.rsplit_once('@').and_then(|(_, rest)| rest.split_once('/')).map(|(address, _)| address);
+        let address = address.ok_or_else(|| io::Error::other(format!("no address in {url}")))?;
+        let said = ask(TcpStream::connect(address)?, words)?;
+        if said.starts_with("+OK\r\n+") { Ok(()) } else { Err(io::Error::other(format!("{words}: {said}"))) }
+    }
+}
+
+/// Logs in, gives a command that is answered in one line, and returns both answers.
+fn ask(mut stream: TcpStream, words: &str) -> io::Result<String> {
+    stream.write_all(format!("AUTH {USER} {PASSWORD}\r\n{words}\r\n").as_bytes())?;
+    let mut said = String::new();
+    let mut buffer = [0; 512];
+    while said.lines().count() < 2 || !said.ends_with("\r\n") {
+        match stream.read(&mut buffer)? {
+            0 => break,
+            read => said.push_str(&String::from_utf8_lossy(&buffer[..read])),
+        }
+    }
+    Ok(said)
 }

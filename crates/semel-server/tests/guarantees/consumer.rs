@@ -13,5 +13,6 @@ mod process;
 mod random;
 mod service;
 mod stage;
+mod tier;
 mod versions;
 mod vertices;

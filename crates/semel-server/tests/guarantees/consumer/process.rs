@@ -9,12 +9,14 @@ use std::time::Duration;
 use axum::Router;
 use axum::routing::get;
 use metrics_exporter_prometheus::PrometheusBuilder;
-use semel::failpoint::{self, CONSUMER_ACKNOWLEDGED, CONSUMER_COMMITTED};
+use semel::failpoint::{self, CONSUMER_ACKNOWLEDGED, CONSUMER_COMMITTED, CONSUMER_RECEIVED};
 use semel::inbox::Rule;
 use semel::letter::Declaration;
 use semel::runner::{Ended, Settings};
 use semel::source::Recognition;
+use semel::tier::{Filter, Tier};
 use semel::{Consumer, Inbox, Runner, Semel, Source};
+use semel_brokers::redis::RedisTier;
 use semel_brokers::{AnySource, Error, Resume, Subscription, open};
 use semel_postgres::Postgres;
 use semel_sqlite::Sqlite;
@@ -44,6 +46,8 @@ pub(crate) enum Kind {
     AcknowledgesFirst,
     /// A control: commits before it acknowledges, and keeps no proof.
     KeepsNoProof,
+    /// A control: the tier alone tells it what it has seen.
+    TrustsTheTier,
 }
 
 /// What a consumer is told.
@@ -60,6 +64,8 @@ pub(crate) struct Plan {
     pub(crate) rule: Option<String>,
     /// While this file is missing, poisoned messages fail.
     pub(crate) cure: Option<PathBuf>,
+    /// What stands in front of the store: `saturated`, or the URL of a Redis.
+    tier: Option<String>,
     #[serde(skip)]
     environment: Vec<(&'static str, String)>,
 }
@@ -76,6 +82,7 @@ impl Plan {
             deadline_ms: 30_000,
             rule: None,
             cure: None,
+            tier: None,
             environment: Vec::new(),
         }
     }
@@ -83,6 +90,12 @@ impl Plan {
     /// Has it read by another URL.
     pub(crate) fn on_source(mut self, url: String) -> Plan {
         self.source = url;
+        self
+    }
+
+    /// Puts a tier in front of its store: `saturated`, or the URL of a Redis.
+    pub(crate) fn behind(mut self, tier: &str) -> Plan {
+        self.tier = Some(tier.to_owned());
         self
     }
 
@@ -191,7 +204,10 @@ async fn consume<S: Applying>(plan: &Plan, stop: watch::Receiver<bool>) {
         let consumer = store.declare(&plan.consumer, &declaration).await.unwrap();
         let source = source(plan, &store, &consumer).await;
         let handler = Effects::new(consumer.generation(), plan.rule(), plan.cure.clone());
-        let runner = Runner::new(semel.clone(), source, handler, consumer, settings).unwrap();
+        let mut runner = Runner::new(semel.clone(), source, handler, consumer, settings).unwrap();
+        if let Some(tier) = tier(plan).await {
+            runner = runner.with_tier(tier);
+        }
         let mut told = stop.clone();
         let stopped = async move { drop(told.wait_for(|stop| *stop).await) };
         match runner.run(stopped).await {
@@ -204,7 +220,9 @@ async fn consume<S: Applying>(plan: &Plan, stop: watch::Receiver<bool>) {
 
 /// The controls: what many services do.
 async fn without_inbox<S: Applying>(store: &S, plan: &Plan, mut stop: watch::Receiver<bool>) {
-    let source = source(plan, store, &Consumer::new(plan.consumer.as_str()).unwrap()).await;
+    let consumer = Consumer::new(plan.consumer.as_str()).unwrap();
+    let source = source(plan, store, &consumer).await;
+    let tier = tier(plan).await;
     loop {
         let received = tokio::select! {
             received = source.receive(10) => received.unwrap(),
@@ -212,7 +230,16 @@ async fn without_inbox<S: Applying>(store: &S, plan: &Plan, mut stop: watch::Rec
         };
         for received in received {
             let effect = effect(&received.message, 0).unwrap();
-            if plan.kind == Kind::AcknowledgesFirst {
+            if let (Kind::TrustsTheTier, Some(tier)) = (plan.kind, &tier) {
+                let id = [effect.id.as_str()];
+                if tier.maybe_seen(&consumer, &id).await == [false] {
+                    tier.note(&consumer, &id).await;
+                    failpoint::reach(CONSUMER_RECEIVED).await;
+                    store.apply_plainly(&effect).await.unwrap();
+                    failpoint::reach(CONSUMER_COMMITTED).await;
+                }
+                source.acknowledge(&[&received.receipt]).await.unwrap();
+            } else if plan.kind == Kind::AcknowledgesFirst {
                 source.acknowledge(&[&received.receipt]).await.unwrap();
                 failpoint::reach(CONSUMER_ACKNOWLEDGED).await;
                 store.apply_plainly(&effect).await.unwrap();
@@ -224,6 +251,15 @@ async fn without_inbox<S: Applying>(store: &S, plan: &Plan, mut stop: watch::Rec
         }
     }
     source.close().await;
+}
+
+/// What stands in front of the store.
+async fn tier(plan: &Plan) -> Option<Arc<dyn Tier>> {
+    let tier: Arc<dyn Tier> = match plan.tier.as_deref()? {
+        "saturated" => Arc::new(Filter::within(16, 1_000_000)),
+        url => Arc::new(RedisTier::connect(url).await.unwrap()),
+    };
+    Some(tier)
 }
 
 async fn source<S: Inbox>(plan: &Plan, store: &S, consumer: &Consumer) -> AnySource {
