@@ -29,6 +29,8 @@ pub(crate) enum Sending {
     Awaited,
     /// All travel with COMMIT.
     Deferred,
+    /// Each is awaited, and a row in an inbox of one's own travels with BEGIN: what nobody can do with less.
+    ByHand,
 }
 
 /// What stands in front of the store.
@@ -107,7 +109,9 @@ impl Case {
                     cases.push(Case::direct(Store::Postgres, proof, batch, workers, Sending::Awaited));
                 }
             }
-            cases.push(Case::direct(Store::Postgres, Proof::Nothing, 1, workers, Sending::Deferred));
+            for sending in [Sending::ByHand, Sending::Deferred] {
+                cases.push(Case::direct(Store::Postgres, Proof::Nothing, 1, workers, sending));
+            }
             for batch in [1, 100] {
                 cases.push(Case::direct(Store::Postgres, Proof::Id, batch, workers, Sending::Deferred));
             }
@@ -150,7 +154,11 @@ impl fmt::Display for Case {
                     Proof::Sequence => "by sequence",
                     Proof::Offset => "by offset",
                 };
-                let sending = if *sending == Sending::Deferred { ", deferred" } else { "" };
+                let sending = match sending {
+                    Sending::Awaited => "",
+                    Sending::Deferred => ", deferred",
+                    Sending::ByHand => ", a row by hand",
+                };
                 write!(f, "{store}: {proof}, {}, {workers} at a time{sending}", Batch(*batch))
             }
             Case::Runner(Run { store, by, batch, again, tier }) => {

@@ -11,12 +11,14 @@ use crate::load::{AMOUNT, Numbered};
 
 pub(crate) const SCHEMA: &str = include_str!("sql/postgres/schema.sql");
 const RECEIPT: &str = include_str!("sql/postgres/receipt.sql");
+const INBOX: &str = include_str!("sql/postgres/inbox.sql");
 const BALANCE: &str = include_str!("sql/postgres/balance.sql");
 const COUNTED: &str = include_str!("sql/postgres/counted.sql");
 
 /// The driver alone, with prepared statements.
 pub(crate) struct Session {
     client: Object,
+    inbox: Statement,
     receipt: Statement,
     balance: Statement,
 }
@@ -27,7 +29,7 @@ impl Business for Postgres {
     async fn charge(tx: &mut Tx, message: Numbered, sending: Sending) -> Result<(), semel::Error> {
         let (id, account) = (message.id(), message.account());
         match sending {
-            Sending::Awaited => {
+            Sending::Awaited | Sending::ByHand => {
                 tx.execute(RECEIPT, &[&id, &account, &AMOUNT]).await?;
                 tx.execute(BALANCE, &[&account, &AMOUNT]).await?;
             }
@@ -42,7 +44,8 @@ impl Business for Postgres {
     async fn without_inbox(&self) -> Result<Session> {
         let client = self.client().await?;
         let (receipt, balance) = (client.prepare(RECEIPT).await?, client.prepare(BALANCE).await?);
-        Ok(Session { client, receipt, balance })
+        let inbox = client.prepare(INBOX).await?;
+        Ok(Session { client, inbox, receipt, balance })
     }
 
     async fn counted(&self) -> Result<Counted> {
@@ -64,7 +67,7 @@ impl Business for Postgres {
 
 impl Bare for Session {
     async fn apply(&mut self, messages: &[Numbered], sending: Sending) -> Result<()> {
-        let Session { client, receipt, balance } = self;
+        let Session { client, inbox, receipt, balance } = self;
         match (sending, messages) {
             (Sending::Awaited, messages) => {
                 client.batch_execute("BEGIN").await?;
@@ -88,7 +91,19 @@ impl Bare for Session {
                     client.batch_execute("COMMIT"),
                 )?;
             }
-            (Sending::Deferred, _) => bail!("only single messages are sent at once without an inbox"),
+            (Sending::ByHand, [message]) => {
+                let (id, account) = (message.id(), message.account());
+                let id_params: [&(dyn semel_postgres::tokio_postgres::types::ToSql + Sync); 1] = [&id];
+                let ((), first) =
+                    futures_util::try_join!(client.batch_execute("BEGIN"), client.execute(inbox, &id_params))?;
+                if first != 1 {
+                    bail!("a message that nobody had seen was a duplicate");
+                }
+                client.execute(receipt, &[&id, &account, &AMOUNT]).await?;
+                client.execute(balance, &[&account, &AMOUNT]).await?;
+                client.batch_execute("COMMIT").await?;
+            }
+            (Sending::Deferred | Sending::ByHand, _) => bail!("this is done without an inbox for single messages only"),
         }
         Ok(())
     }

@@ -40,7 +40,7 @@ impl Report {
     /// Compares what was measured with what is aimed at.
     pub(crate) fn judge(&mut self) {
         use Proof::{Id, Nothing, Offset, Sequence};
-        use Sending::{Awaited, Deferred};
+        use Sending::{Awaited, ByHand, Deferred};
         let mut ratios = Vec::new();
         for store in [Store::Postgres, Store::Sqlite] {
             for workers in [1, 8] {
@@ -48,6 +48,9 @@ impl Report {
                 for proof in [Id, Sequence, Offset] {
                     ratios.push((Case::direct(store, proof, 1, workers, Awaited), bare, Some(0.9)));
                 }
+                let by_hand = Case::direct(store, Nothing, 1, workers, ByHand);
+                ratios.push((by_hand, bare, None));
+                ratios.push((Case::direct(store, Id, 1, workers, Awaited), by_hand, None));
                 let bare_at_once = Case::direct(store, Nothing, 1, workers, Deferred);
                 ratios.push((Case::direct(store, Id, 1, workers, Deferred), bare_at_once, None));
                 for proof in [Id, Sequence, Offset] {

@@ -21,7 +21,7 @@ impl Business for Sqlite {
     async fn charge(tx: &mut Tx, message: Numbered, sending: Sending) -> Result<(), semel::Error> {
         let (id, account) = (message.id(), message.account());
         match sending {
-            Sending::Awaited => {
+            Sending::Awaited | Sending::ByHand => {
                 tx.execute(RECEIPT, (id, account, AMOUNT)).await?;
                 tx.execute(BALANCE, (account, AMOUNT)).await?;
             }

@@ -28,7 +28,7 @@ pub(crate) struct Options {
     /// How long a steady load lasts. None is measured if zero.
     #[arg(long)]
     steady_seconds: Option<u64>,
-    /// How long writers and relay run flat out, once without and once with `xmin` held. None is measured if zero.
+    /// How long writers and relay run flat out, twice without and twice with `xmin` held. None is measured if zero.
     #[arg(long)]
     held_seconds: Option<u64>,
     /// The size of a payload.
@@ -83,6 +83,6 @@ impl Options {
     }
 
     pub(crate) fn held(&self) -> Duration {
-        Duration::from_secs(self.held_seconds.unwrap_or(if self.quick { 6 } else { 150 }))
+        Duration::from_secs(self.held_seconds.unwrap_or(if self.quick { 6 } else { 120 }))
     }
 }

@@ -50,8 +50,10 @@ pub(crate) async fn steady(bench: &Bench, case: Case, drained: Option<f64>) -> R
     let flat_out = run(bench, case, None, WARM_UP + FLAT_OUT).await?;
     let from = flat_out.begun + WARM_UP;
     let both_flat_out = flat_out.ledger.rate_between(from, from + FLAT_OUT);
+    flat_out.database.end().await?;
     let offered = drained.unwrap_or(f64::INFINITY).min(both_flat_out) / 2.0;
-    let Run { ledger, begun, .. } = run(bench, case, Some(offered), WARM_UP + bench.options.steady()).await?;
+    let Run { ledger, begun, database, .. } = run(bench, case, Some(offered), WARM_UP + bench.options.steady()).await?;
+    database.end().await?;
     let from = begun + WARM_UP;
     let Some(latency) = ledger.latency(from) else { bail!("nothing was measured of {case}") };
     Ok(Steady { case: case.to_string(), both_flat_out, offered, committed: ledger.commit_rate(from), latency })
@@ -60,36 +62,58 @@ pub(crate) async fn steady(bench: &Bench, case: Case, drained: Option<f64>) -> R
 /// What a long load came to.
 #[derive(Debug, Clone, serde::Serialize)]
 pub(crate) struct Endured {
-    pub(crate) case: String,
+    #[serde(skip)]
+    pub(crate) case: Case,
+    pub(crate) name: String,
     pub(crate) seconds: u64,
     /// What got out per second in the first third of the time, and in the last.
     pub(crate) at_first: f64,
     pub(crate) at_last: f64,
+    /// How fast a backlog got out that was written after that.
+    pub(crate) drained_then: f64,
     /// Dead rows of the event tables at the end.
     pub(crate) dead_rows: i64,
 }
 
-/// Has writers and relay run flat out for long. A case that holds `xmin` holds it from before the first event to the
-/// end.
+/// Has writers and relay run flat out for long, and then the relay alone drain a backlog. A case that holds `xmin`
+/// holds it from before the first event to the end.
 pub(crate) async fn endure(bench: &Bench, case: Case) -> Result<Endured> {
     let lasts = bench.options.held();
-    let Run { ledger, begun, dead_rows } = run(bench, case, None, lasts).await?;
+    let Run { ledger, begun, database, held } = run(bench, case, None, lasts).await?;
     let third = lasts / 3;
+
+    let url = database.url();
+    let events = bench.options.events();
+    writers::fill(&url, Table::Semel, bench.load, events).await?;
+    let backlog = Arc::new(Ledger::new(bench.load, events).restarted());
+    let running = Running::start(bench, &url, case.sink, &backlog).await?;
+    let drained = backlog.wait_for(events, PATIENCE).await;
+    running.stop().await?;
+    if !drained {
+        bail!("{case}: {} of the {events} events after the load were acknowledged", backlog.done());
+    }
+    let dead_rows = database.dead_rows(Table::Semel).await?;
+    drop(held);
+    database.end().await?;
     Ok(Endured {
-        case: case.to_string(),
+        case,
+        name: case.to_string(),
         seconds: lasts.as_secs(),
         at_first: ledger.rate_between(begun, begun + third),
         at_last: ledger.rate_between(begun + third * 2, begun + third * 3),
+        drained_then: backlog.rate(),
         dead_rows,
     })
 }
 
+/// A load that is over, and the database that it has left.
 struct Run {
     ledger: Arc<Ledger>,
     /// When the writers began, by the ledger's clock.
     begun: Duration,
-    /// Dead rows of the event tables at the end.
-    dead_rows: i64,
+    database: Database,
+    /// What holds `xmin`, if anything does.
+    held: Option<tokio_postgres::Client>,
 }
 
 async fn run(bench: &Bench, case: Case, rate: Option<f64>, lasts: Duration) -> Result<Run> {
@@ -139,8 +163,5 @@ async fn run(bench: &Bench, case: Case, rate: Option<f64>, lasts: Duration) -> R
             begun?
         }
     };
-    let dead_rows = database.dead_rows(table).await?;
-    drop(held);
-    database.end().await?;
-    Ok(Run { ledger, begun, dead_rows })
+    Ok(Run { ledger, begun, database, held })
 }

@@ -4,6 +4,10 @@ CREATE TABLE bench_receipts (
     account bigint NOT NULL,
     amount bigint NOT NULL
 );
+CREATE TABLE bench_inbox (
+    message_id text PRIMARY KEY,
+    received_at timestamptz NOT NULL DEFAULT now()
+);
 CREATE TABLE bench_balances (
     account bigint PRIMARY KEY,
     amount bigint NOT NULL,
