@@ -53,6 +53,7 @@ mod logs;
 #[cfg(any(feature = "nats", feature = "rabbitmq", feature = "redis"))]
 mod session;
 mod subscription;
+mod tier;
 #[cfg(any(feature = "nats", feature = "rabbitmq", feature = "redis"))]
 mod tls;
 #[cfg(any(feature = "kafka", feature = "nats", feature = "rabbitmq", feature = "redis"))]
@@ -78,3 +79,4 @@ pub use any_source::{AnyReceipt, AnySource, open};
 pub use error::Error;
 pub use logs::may_log;
 pub use subscription::{Resume, Subscription};
+pub use tier::open_tier;

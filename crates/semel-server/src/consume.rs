@@ -10,6 +10,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use semel::runner::{Ended, Settings};
 use semel::source::Recognition;
+use semel::tier::Tier;
 use semel::{Consumer, Inbox, Runner, Semel};
 use semel_brokers::{AnySource, Error, Resume, Subscription};
 use semel_payments::{Ledger, PaymentsConsumer, consumers};
@@ -31,6 +32,8 @@ pub(crate) struct Plan {
     pub source: SourceUrl,
     /// How it works.
     pub settings: Settings,
+    /// What stands in front of its inbox.
+    pub tier: Option<Arc<dyn Tier>>,
 }
 
 /// A consumer that has been started.
@@ -87,7 +90,10 @@ async fn consume<S: Ledger + Inbox>(
         };
         let handler = PaymentsConsumer::named(name, generation).with_context(|| unknown(name))?;
         let consumer = Consumer::new(name)?.in_generation(generation);
-        let runner = Runner::new(semel.clone(), source, handler, consumer, plan.settings.clone())?;
+        let mut runner = Runner::new(semel.clone(), source, handler, consumer, plan.settings.clone())?;
+        if let Some(tier) = &plan.tier {
+            runner = runner.with_tier(Arc::clone(tier));
+        }
         match runner.run(stop.clone().requested()).await.context("the consumer cannot run")? {
             Ended::Stopped => return Ok(()),
             Ended::NewGeneration(generation) => {

@@ -1,9 +1,9 @@
 //! `semel consume`: the payments consumers against a broker.
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use clap::Args;
-use semel::Semel;
 use semel::source::Recognition;
+use semel::{Semel, Settings};
 use semel_payments::consumers;
 
 use super::{Done, Usage, print};
@@ -30,7 +30,8 @@ the same consumer and share its messages. Give a source that holds secrets in SE
 Examples:
   semel consume --consumer payments --source http://127.0.0.1:7700/events
   semel consume --consumer receipts --source nats://broker:4222/?stream=EVENTS --by sequence
-  semel consume --consumer balances --source kafka://broker:9092/?topics=accounts --by offset";
+  semel consume --consumer balances --source kafka://broker:9092/?topic=accounts --by offset
+  semel consume --consumer receipts --source amqp://broker:5672/?queue=charges --inbox-tier filter";
 
 /// Consume the payments service's events, each once
 #[derive(Debug, Args)]
@@ -58,13 +59,21 @@ pub(crate) async fn run(config: Config, arguments: &Arguments) -> Result<Done> {
     };
     let mut settings = config.consume.settings.clone();
     settings.recognition = arguments.by;
-    let plan = Plan { consumer: consumer.clone(), source, settings };
+    let tier = match &config.consume.tier {
+        None => None,
+        Some(_) if arguments.by != Recognition::Id => {
+            return Err(Usage("inbox.tier is for consumers that go by id: leave it out, or --by".to_owned()).into());
+        }
+        Some(tier) => Some(semel_brokers::open_tier(tier.with_secrets()).await.context("inbox.tier cannot be used")?),
+    };
+    let plan = Plan { consumer: consumer.clone(), source, settings, tier };
 
     let stop = Shutdown::on_signals()?;
     let database = Database::open_migrated(&config).await?;
     let recorder = metrics::start(&[], &[consumer])?;
+    let settings = Settings { deadline: config.transaction_deadline, ..Settings::default() };
     let consuming = with_store!(&database, store => {
-        consume::start(Semel::new(store.clone()), plan, stop.clone()).await?
+        consume::start(Semel::with_settings(store.clone(), settings).await?, plan, stop.clone()).await?
     });
     if let Some(address) = consuming.address {
         print(&format!("semel consume receives at http://{address}\n"))?;

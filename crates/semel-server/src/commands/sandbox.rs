@@ -122,6 +122,7 @@ async fn consume<S: Ledger + Inbox>(
         consumer: consumers::PAYMENTS.to_owned(),
         source: SourceUrl::parse(&format!("http://127.0.0.1:0/events?secret=whsec_{secret}"))?,
         settings: config.consume.settings.clone(),
+        tier: None,
     };
     let consuming = consume::start(semel, plan, stop).await?;
     let address = consuming.address.context("the source of the sandbox's consumer listens nowhere")?;

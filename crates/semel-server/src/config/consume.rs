@@ -1,5 +1,6 @@
 //! What was configured about consuming messages.
 
+use std::fmt;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
@@ -19,8 +20,27 @@ const MAX_RETENTION: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
 pub(crate) struct ConsumeConfig {
     /// The source, if one was given.
     pub source: Option<SourceUrl>,
+    /// What stands in front of the inbox, if anything does.
+    pub tier: Option<TierName>,
     /// How a consumer works. What it recognises messages by is told with its name.
     pub settings: Settings,
+}
+
+/// The name of a tier. Not shown: it may be a URL with a password.
+#[derive(Clone)]
+pub(crate) struct TierName(String);
+
+impl TierName {
+    /// The name with all its secrets, for whoever opens it.
+    pub(crate) fn with_secrets(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for TierName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0.split([':']).next().unwrap_or_default())
+    }
 }
 
 impl ConsumeConfig {
@@ -43,6 +63,8 @@ impl ConsumeConfig {
             humantime::format_duration(settings.backoff_max)
         );
         ensure!(settings.in_flight_bytes >= 1024, "inbox.in_flight_bytes must be at least 1KiB");
-        Ok(ConsumeConfig { source: layers.read_if_given("source", SourceUrl::parse)?, settings })
+        let source = layers.read_if_given("source", SourceUrl::parse)?;
+        let tier = layers.read_if_given("inbox.tier", |text| Ok(TierName(text.to_owned())))?;
+        Ok(ConsumeConfig { source, tier, settings })
     }
 }

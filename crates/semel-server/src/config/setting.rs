@@ -164,6 +164,14 @@ pub(crate) const SETTINGS: &[Setting] = &[
         exposure: Exposure::Hidden,
         used_by: CONSUME,
     },
+    Setting {
+        name: "inbox.tier",
+        default: "",
+        accepts: "filter, filter:IDS, or a URL that starts with redis: or rediss:",
+        meaning: "What remembers ids in front of the inbox, to save work where many messages come again",
+        exposure: Exposure::Hidden,
+        used_by: CONSUME,
+    },
     open(
         "inbox.retention",
         "7d",

@@ -84,7 +84,7 @@ async fn events_that_come_again_over_http_apply_once(home: Home) {
     sandbox.open_account("alice").await;
     sandbox.open_account("bob").await;
     let source = format!("http://127.0.0.1:0/events?secret={SECRET}");
-    let mut consumer = Consumer::start_with(&home, "payments", &source, &[]).await;
+    let mut consumer = Consumer::start_with(&home, "payments", &source, &["--inbox-tier", "filter:1000"]).await;
     let address = consumer.address();
     let sink = format!("http://{address}/events?semel_secret={SECRET}&semel_allow_loopback=true");
     let mut relay = relay(&home, &sink).await;
@@ -313,6 +313,14 @@ fn a_source_that_cannot_work_is_refused_at_start_and_its_secrets_are_not_shown()
         let stderr = semel_with(&consume, &[("SEMEL_SOURCE", source)], "").failed_with(1);
         assert!(stderr.contains(told) && !stderr.contains("hunter2"), "{source}: {stderr}");
     }
+    let consume = ["consume", "--consumer", "receipts", "--source", "http://127.0.0.1:0/", "--database-url", &url];
+    for (tier, told) in [("bloom", "a tier is filter"), ("redis://u:hunter2@h/?ttl=0s", "ttl")] {
+        let stderr = semel_with(&consume, &[("SEMEL_INBOX_TIER", tier)], "").failed_with(1);
+        assert!(stderr.contains(told) && !stderr.contains("hunter2"), "{tier}: {stderr}");
+    }
+    let by_sequence = [consume.as_slice(), &["--by", "sequence", "--inbox-tier", "filter"]].concat();
+    let stderr = semel(&by_sequence).failed_with(2);
+    assert!(stderr.contains("go by id"), "{stderr}");
     let offset = ["consume", "--consumer", "receipts", "--by", "offset", "--source", "http://127.0.0.1:0/"];
     let stderr = semel(&[&offset, ["--database-url", &url].as_slice()].concat()).failed_with(1);
     assert!(stderr.contains("only messages of Kafka"), "{stderr}");
