@@ -32,7 +32,12 @@ pub(crate) const METRICS: &[(&str, Kind, &[&str], &str)] = &[
         &["operation"],
         "Work run again after a serialization failure or deadlock",
     ),
-    ("semel_fenced_writes_total", Kind::Counter, &[], "Writes refused because their worker had lost its lease"),
+    (
+        "semel_fenced_writes_total",
+        Kind::Counter,
+        &[],
+        "Writes refused because their worker had lost its lease, or its partition of Kafka",
+    ),
     ("semel_keys_reaped_total", Kind::Counter, &[], "Expired keys that were deleted"),
     ("semel_reaper_failures_total", Kind::Counter, &[], "Rounds of the reaper that failed"),
     (
@@ -78,7 +83,12 @@ pub(crate) const METRICS: &[(&str, Kind, &[&str], &str)] = &[
         &["consumer"],
         "1 while the source may deliver a message again after its id is forgotten",
     ),
-    ("semel_inbox_reaped_total", Kind::Counter, &[], "Messages whose ids were deleted because their time was over"),
+    (
+        "semel_inbox_reaped_total",
+        Kind::Counter,
+        &[],
+        "Ids of messages, and dead letters that were applied, that were deleted because their time was over",
+    ),
     ("semel_sqlite_commits_total", Kind::Counter, &[], "Commits of the SQLite writer; many operations may share one"),
 ];
 

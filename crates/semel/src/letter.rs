@@ -96,7 +96,7 @@ pub struct ConsumerRecord {
     pub ids: u64,
     /// How many lanes are kept, in its generation.
     pub lanes: u64,
-    /// How many holes these have: sequences that have not been seen while later ones were.
+    /// How many gaps these have: stretches of sequences that have not been seen while later ones were.
     pub holes: u64,
     /// How many partitions are kept, in its generation.
     pub partitions: u64,

@@ -25,7 +25,8 @@ sequence, kept for ever in one row per lane; or, from Kafka, by its offset, kept
 retention that is shorter than the source may deliver a message again is refused.
 
 A message that fails is tried inbox.attempts times and then set aside: see `semel inbox dead`. Several processes may run
-the same consumer and share its messages. Give a source that holds secrets in SEMEL_SOURCE rather than as a flag.
+the same consumer and share its messages. Give a source that holds secrets in SEMEL_SOURCE rather than as a flag. Kafka
+needs a build with --features kafka.
 
 Examples:
   semel consume --consumer payments --source http://127.0.0.1:7700/events

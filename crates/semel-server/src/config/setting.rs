@@ -84,7 +84,7 @@ pub(crate) const SETTINGS: &[Setting] = &[
     Setting {
         name: "sink",
         default: "",
-        accepts: "a URL that starts with kafka:, nats:, amqp:, redis:, http:, https: or stdout:",
+        accepts: "a URL that starts with kafka:, nats:, amqp:, amqps:, redis:, rediss:, http:, https: or stdout:",
         meaning: "Where events are published; without one they wait in the outbox",
         exposure: Exposure::Hidden,
         used_by: SANDBOX | RUN | REPLAY,
@@ -159,7 +159,7 @@ pub(crate) const SETTINGS: &[Setting] = &[
     Setting {
         name: "source",
         default: "",
-        accepts: "a URL that starts with kafka:, nats:, amqp:, redis: or http:",
+        accepts: "a URL that starts with kafka:, nats:, amqp:, amqps:, redis:, rediss: or http:",
         meaning: "Where `semel consume` receives messages",
         exposure: Exposure::Hidden,
         used_by: CONSUME,
@@ -228,7 +228,8 @@ pub(crate) const SETTINGS: &[Setting] = &[
         "30s",
         DURATION,
         SANDBOX | RUN | CONSUME,
-        "How long one transaction may take before it is rolled back; also how long shutdown waits for requests",
+        "How long one transaction may take before it is rolled back; also how long shutdown waits for requests \
+         and for messages that are being applied",
     ),
     open("request_body_limit", "1MiB", SIZE, SANDBOX, "The largest body of a keyed request; a larger one gets 413"),
     open("reply_limit", "1MiB", SIZE, SANDBOX, "The largest reply that is stored; a larger one is rolled back"),

@@ -55,6 +55,7 @@ async fn redrive<S: Inbox, K: Source, H: Handler<S>>(context: Arc<Context<S, K, 
         Outcome::NotNow => return,
         Outcome::Failed(cause) => cause,
     };
+    observe::inbox_failure(consumer);
     tracing::warn!(consumer, id, cause, "a dead letter failed again");
     if let Err(error) = context.semel.store().bury(record.id, &cause).await {
         failed("set a dead letter aside again", &error);

@@ -203,6 +203,7 @@ impl<S: Inbox, K: Source, H: Handler<S>> Worker<S, K, H> {
             Err(_) if batch.len() > 1 => self.try_alone(batch),
             Err(_) => {
                 for (pending, from) in batch {
+                    observe::inbox_failure(self.context.consumer.name());
                     let cause = "the effect panicked".to_owned();
                     self.fail(pending, from, Failed { cause, hopeless: false, counts: true }).await;
                 }

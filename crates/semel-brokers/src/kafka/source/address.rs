@@ -51,9 +51,9 @@ impl Address {
                 "instance" => instance = Some(value),
                 "session_timeout_ms" => {
                     session = match value.parse() {
-                        Ok(milliseconds @ 1000..=3_600_000) => Duration::from_millis(milliseconds),
+                        Ok(milliseconds @ 1000..=300_000) => Duration::from_millis(milliseconds),
                         _ => {
-                            let bounds = "must be a whole number between 1000 and 3600000";
+                            let bounds = "must be a whole number between 1000 and 300000";
                             return Err(Error::Url(format!("`session_timeout_ms={value}` {bounds}")));
                         }
                     };
@@ -163,6 +163,7 @@ mod tests {
             ("?topic=a&mode=transactional", "mode"),
             ("?topic=a&redelivery=long", "redelivery"),
             ("?topic=a&session_timeout_ms=1", "session_timeout_ms"),
+            ("?topic=a&session_timeout_ms=300001", "session_timeout_ms"),
             ("?topic=a&instance=a&instance=b", "instance"),
             ("?topic=a&tls=maybe", "tls"),
         ] {

@@ -13,8 +13,8 @@ use crate::config::Config;
 use crate::database::{Database, with_store};
 
 const AFTER_HELP: &str = "\
-Counting what is kept by its id takes a while if it is much. Holes are sequences that have not been seen while later
-ones of their lane have: messages that fail and are tried again, or that are still on their way.
+Counting what is kept by its id takes a while if it is much. Holes are gaps in the sequences of a lane, of one or more
+that have not been seen while later ones have: messages that fail and are tried again, or are still on their way.
 
 Examples:
   semel inbox status
