@@ -1,6 +1,7 @@
 -- Deletes up to p_limit ids that a consumer saw longer ago than p_keep, in all of its generations, and dead letters
 -- that were applied longer ago, and returns how many. A message that comes again after that applies again, so p_keep is
--- at least the longest redelivery (I9).
+-- at least the longest redelivery (I9). The id of a message that waits as a dead letter stays: forgotten, the message
+-- would apply by itself and once more from its letter.
 --
 -- It takes the oldest first and passes over rows that somebody has locked. No acceptance waits for it, save for one of
 -- an id that is being deleted.
@@ -18,6 +19,10 @@ BEGIN
     WHERE d.ctid = ANY (ARRAY(
         SELECT i.ctid FROM semel.inbox i
         WHERE i.consumer = v_consumer AND i.received_at < v_before
+          AND NOT EXISTS (
+              SELECT FROM semel.dead_letters l
+              WHERE l.consumer = i.consumer AND l.generation = i.generation AND l.message_id = i.message_id
+                AND l.state <> 'applied')
         ORDER BY i.received_at
         LIMIT p_limit
         FOR UPDATE SKIP LOCKED));

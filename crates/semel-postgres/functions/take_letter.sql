@@ -1,5 +1,5 @@
 -- Takes a redriven letter, as the first statement of the transaction of its effect: it counts as applied if that
--- commits, and stays redriven if it does not (I6). Whoever takes it meanwhile waits until the transaction has ended.
+-- commits, and stays redriven if it does not (I6). Its id is as young as its effect then (I9). Whoever takes it meanwhile waits until the transaction has ended.
 --
 -- 'taken'  apply it.
 -- 'gone'   it is not redriven: it was applied, or nobody wants it tried. Roll back.
@@ -15,10 +15,13 @@ BEGIN
     -- It waits for whoever has the row, and judges by what is there then.
     UPDATE semel.dead_letters d SET state = 'applied', changed_at = clock_timestamp()
     WHERE d.id = p_id AND d.state = 'redriven'
-    RETURNING d.consumer, d.generation, d.entity, d.version, d.each INTO v_letter;
+    RETURNING d.consumer, d.generation, d.message_id, d.entity, d.version, d.each INTO v_letter;
     IF NOT FOUND THEN
         RETURN 'gone';
-    ELSIF v_letter.entity IS NULL THEN
+    END IF;
+    UPDATE semel.inbox i SET received_at = clock_timestamp()
+    WHERE i.consumer = v_letter.consumer AND i.generation = v_letter.generation AND i.message_id = v_letter.message_id;
+    IF v_letter.entity IS NULL THEN
         RETURN 'taken';
     END IF;
     SELECT s INTO v_standing

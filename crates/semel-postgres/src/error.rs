@@ -92,8 +92,10 @@ pub(crate) fn classify(error: tokio_postgres::Error) -> Error {
         "42501" if message.contains("semel") => {
             Error::Schema(format!("{message}: grant the role USAGE on schema semel and rights on what is in it"))
         }
-        // Shutdown, recovery, too many clients, a read-only standby.
-        "57P01" | "57P02" | "57P03" | "57P05" | "53300" | "25006" => Error::Unavailable(error.into()),
+        // Shutdown, recovery, a read-only standby.
+        "57P01" | "57P02" | "57P03" | "57P05" | "25006" => Error::Unavailable(error.into()),
+        // Too many clients, a full disk, no memory: nobody's statement is at fault.
+        "53000" | "53100" | "53200" | "53300" => Error::Unavailable(error.into()),
         // Such as too few parameters: the connection is fine, the statement is not.
         "08P01" if reported.severity() == "ERROR" => Error::Statement(error.into()),
         code if code.starts_with("08") || code.starts_with("58") => Error::Unavailable(error.into()),

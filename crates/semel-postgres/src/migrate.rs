@@ -35,7 +35,7 @@ macro_rules! functions {
 
 const MIGRATIONS: &[Migration] = migrations![
     1 "0001_installation", 2 "0002_keys", 3 "0003_audit", 4 "0004_outbox", 5 "0005_tick_xid", 6 "0006_inbox",
-    7 "0007_letters",
+    7 "0007_letters", 8 "0008_letter_ids",
 ];
 
 /// In the order of their dependencies.

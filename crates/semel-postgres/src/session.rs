@@ -1,6 +1,7 @@
 //! A connection while it may be inside a transaction.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use deadpool_postgres::Object;
@@ -52,6 +53,8 @@ pub(crate) struct Session {
     connector: Arc<Connector>,
     /// Whether the connection is to be closed rather than used again.
     spoilt: bool,
+    /// Whether a COMMIT is on its way.
+    committing: AtomicBool,
 }
 
 impl Session {
@@ -59,7 +62,12 @@ impl Session {
         if connection.statement_cache.size() > MAX_PREPARED {
             connection.statement_cache.clear();
         }
-        Session { connection: Some(connection), connector: Arc::clone(connector), spoilt: false }
+        Session {
+            connection: Some(connection),
+            connector: Arc::clone(connector),
+            spoilt: false,
+            committing: AtomicBool::new(false),
+        }
     }
 
     /// The connection; an error once the session has ended.
@@ -71,6 +79,12 @@ impl Session {
     pub(crate) fn note(&mut self, error: &Error) {
         let stale = [SqlState::FEATURE_NOT_SUPPORTED, SqlState::INVALID_SQL_STATEMENT_NAME];
         self.spoilt |= error.code().is_some_and(|code| stale.contains(code));
+    }
+
+    /// While a COMMIT is on its way, whoever drops the session closes its connection and cancels nothing: a cancelled
+    /// COMMIT that waits for a standby is visible here all the same, and lost if that standby takes over.
+    pub(crate) fn commits(&self, committing: bool) {
+        self.committing.store(committing, Ordering::Relaxed);
     }
 
     /// Gives the connection back: its transaction has ended, and the server said so.
@@ -97,7 +111,8 @@ impl Session {
     fn roll_back_later(&mut self) -> Option<tokio::task::JoinHandle<()>> {
         let connection = self.connection.take()?;
         // Without a runtime the connection is closed, which rolls back too.
-        let Ok(runtime) = tokio::runtime::Handle::try_current() else {
+        let runtime = tokio::runtime::Handle::try_current().ok().filter(|_| !self.committing.load(Ordering::Relaxed));
+        let Some(runtime) = runtime else {
             drop(Object::take(connection));
             return None;
         };

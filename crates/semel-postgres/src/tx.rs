@@ -42,7 +42,9 @@ pub struct Tx {
     conflicted: bool,
     /// A statement was sent, or was about to be, and nobody waited for its answer: what it did is not known to the
     /// work.
-    pub(crate) unanswered: bool,
+    unanswered: bool,
+    /// The same of a statement after which others were answered. Only a rollback makes it good.
+    given_up: bool,
     /// Whether a statement failed, or some may have that this type did not see.
     doubtful: bool,
     pub(crate) deferred: Vec<Deferred>,
@@ -73,6 +75,7 @@ impl Tx {
             has_savepoint: false,
             conflicted: false,
             unanswered: false,
+            given_up: false,
             doubtful: false,
             deferred: Vec::new(),
             events: Vec::new(),
@@ -151,7 +154,23 @@ impl Tx {
     /// caller may drop the future of a statement that was sent, and must not get it committed behind its back.
     fn begin_execution(&mut self) {
         self.begun = true;
+        self.expect_answer();
+    }
+
+    /// Something is about to be sent, whose answer [`Tx::note`] is to see.
+    pub(crate) fn expect_answer(&mut self) {
+        self.given_up |= self.unanswered;
         self.unanswered = true;
+    }
+
+    /// Everything that was given up is about to be undone; the answers to it come before the next one.
+    pub(crate) fn forgive(&mut self) {
+        (self.unanswered, self.given_up) = (false, false);
+    }
+
+    /// Whether a statement was sent, or was about to be, and nobody waited for its answer.
+    pub(crate) fn has_given_up(&self) -> bool {
+        self.unanswered || self.given_up
     }
 
     /// The savepoint goes out with the first statement, so that it costs no round trip, and a transaction without
@@ -218,7 +237,7 @@ impl Tx {
         sent: Option<&'static str>,
     ) -> Result<(), Error> {
         let session = self.session.take().ok_or_else(|| Error::Statement("the transaction has ended".into()))?;
-        if self.unanswered {
+        if self.has_given_up() {
             session.roll_back().await;
             return Err(Error::Statement("a statement was given up before its answer came; all is rolled back".into()));
         }
@@ -253,8 +272,10 @@ impl Tx {
                 flight.statement(connection, statement);
             }
             flight.command(connection, "COMMIT");
+            session.commits(true);
             timeout(self.shared.options.commit_timeout, flight.fly_past(sent)).await
         };
+        session.commits(false);
         let answers = match flown {
             Ok(Flown::Answered(answers)) => answers,
             // COMMIT was not sent: dropping the session rolls back.
@@ -374,8 +395,7 @@ impl semel::Tx for Tx {
             self.deferred.clear();
             self.events.clear();
             if self.has_savepoint {
-                // What was given up unanswered is undone with the rest; its answer comes before this one's.
-                self.unanswered = false;
+                self.forgive();
                 let back = self.connection()?.batch_execute("ROLLBACK TO SAVEPOINT semel_effect").await;
                 if let Err(error) = back {
                     self.roll_back().await;

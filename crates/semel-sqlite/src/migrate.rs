@@ -17,6 +17,7 @@ const MIGRATIONS: &[Migration] = &[
     Migration { version: 2, name: "0002_outbox", sql: include_str!("../migrations/0002_outbox.sql") },
     Migration { version: 3, name: "0003_inbox", sql: include_str!("../migrations/0003_inbox.sql") },
     Migration { version: 4, name: "0004_letters", sql: include_str!("../migrations/0004_letters.sql") },
+    Migration { version: 5, name: "0005_letter_ids", sql: include_str!("../migrations/0005_letter_ids.sql") },
 ];
 
 /// How long a migration waits for other processes that write to the file.

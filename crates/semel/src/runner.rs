@@ -353,7 +353,7 @@ async fn receive<S: Inbox, K: Source, H: Handler<S>>(
         backoff.reset();
         // From here until the workers have them nothing is waited for, so that whoever stops it loses none.
         let feed = |received: Received<K::Receipt>| {
-            let taken = room.take(received.message.payload.len());
+            let taken = room.take(received.message.size());
             let item = item::<S, H>(&context.handler, settings.recognition, received.message, received.unusable);
             let worker = &feeds[worker_of(&item.delivery, feeds.len())];
             let receipt = receipts.take(received.receipt);

@@ -45,6 +45,13 @@ impl Message {
         self.headers.iter().find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, value)| value.as_str())
     }
 
+    /// About how many bytes it takes in memory.
+    pub(crate) fn size(&self) -> usize {
+        let texts = [&self.id, &self.topic, &self.ordering_key, &self.message_type, &self.producer, &self.content_type];
+        let headers = self.headers.iter().map(|(name, value)| name.len() + value.len());
+        self.payload.len() + texts.iter().map(|text| text.len()).sum::<usize>() + headers.sum::<usize>()
+    }
+
     /// The message as an inbox knows it. `Ok(None)` if it lacks what it is to be recognised by.
     pub fn delivery(&self, by: Recognition) -> Result<Option<Delivery>, Invalid> {
         match by {

@@ -39,10 +39,10 @@ pub(super) async fn keep(tx: &mut Tx) -> Result<(), Error> {
     if tx.isolated.is_none() {
         return Err(none_isolated());
     }
-    if tx.unanswered {
+    if tx.has_given_up() {
         return Err(Error::Statement("a statement was given up before its answer came; take the message back".into()));
     }
-    tx.unanswered = true;
+    tx.expect_answer();
     let deferred = std::mem::take(&mut tx.deferred);
     let run = async {
         let connection = tx.connection()?;
@@ -70,8 +70,8 @@ pub(super) async fn take_back(tx: &mut Tx) -> Result<(), Error> {
     let began = tx.isolated.ok_or_else(none_isolated)?;
     tx.deferred.truncate(began.deferred);
     tx.events.truncate(began.events);
-    // What was given up unanswered is undone with the rest; its answer comes before this one's.
-    tx.unanswered = true;
+    tx.forgive();
+    tx.expect_answer();
     let back = match tx.connection() {
         Ok(connection) => connection.batch_execute(ROLL_BACK).await.map_err(Failure::Driver),
         Err(error) => Err(Failure::Ours(error)),
@@ -95,7 +95,7 @@ impl<'a> Within<'a> {
     }
 
     async fn answer<T: FromSqlOwned>(&mut self, question: &Question<'_>) -> Result<T, Error> {
-        self.tx.unanswered = true;
+        self.tx.expect_answer();
         let rows = self.send(question).await;
         let rows = self.tx.note(rows).await?;
         let [row] = rows.as_slice() else {

@@ -14,6 +14,7 @@ use crate::tx::Tx;
 const DEAD_LETTER: &str = include_str!("../sql/inbox/dead_letter.sql");
 const REDRIVEN: &str = include_str!("../sql/inbox/redriven.sql");
 const TAKE_LETTER: &str = include_str!("../sql/inbox/take_letter.sql");
+const RENEW_ID: &str = include_str!("../sql/inbox/renew_id.sql");
 const BURY: &str = include_str!("../sql/inbox/bury.sql");
 
 /// The most letters that are read at once, and the bytes of payloads after which no more are (I12).
@@ -129,8 +130,14 @@ fn insert(
 
 fn take(connection: &Connection, id: LetterId, now_ms: i64) -> Result<Taken, Error> {
     let mut take = connection.prepare_cached(TAKE_LETTER).map_err(classify)?;
-    let taken = take.query_row((id.0, now_ms), |row| Ok((row.get(0)?, row.get(1)?, row::version(row)?)));
-    let Some((consumer, generation, version)) = taken.optional().map_err(classify)? else { return Ok(Taken::No) };
+    let taken = take
+        .query_row((id.0, now_ms), |row| Ok((row.get(0)?, row.get(1)?, row::version(row)?, row.get::<_, String>(5)?)));
+    let Some((consumer, generation, version, message_id)) = taken.optional().map_err(classify)? else {
+        return Ok(Taken::No);
+    };
+    // Its id is as young as its effect (I9). A message of another identity has none.
+    let mut renew = connection.prepare_cached(RENEW_ID).map_err(classify)?;
+    renew.execute((consumer, generation, message_id, now_ms)).map_err(classify)?;
     let Some(version) = version else { return Ok(Taken::Applies) };
     Ok(match (Proofs { connection, consumer, generation }).accept_version(&version)? {
         Accepted::First => Taken::Applies,

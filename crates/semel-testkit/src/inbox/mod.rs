@@ -165,6 +165,7 @@ macro_rules! inbox_tests {
                 a_letter_whose_entity_is_past_it_changes_nothing,
                 changes_that_are_redriven_apply_in_their_order,
                 an_applied_letter_is_forgotten_in_time_and_a_dead_one_never,
+                the_id_of_a_letter_that_is_applied_late_is_kept_from_then_on,
             }
             bounds {
                 names_and_numbers_out_of_bounds_are_refused_by_rust,

@@ -234,7 +234,8 @@ pub async fn changes_that_are_redriven_apply_in_their_order<H: Harness>() {
     assert!(matches!(deliver::<H>(&lab.semel, &consumer("balances"), &each(4)).await, Ok(Consumed::Early)));
 }
 
-/// What was applied long ago goes with the ids; what waits for somebody stays.
+/// What was applied long ago goes with its id; what waits for somebody stays, and so does its id: forgotten, the message
+/// would apply by itself, and once more from its letter.
 pub async fn an_applied_letter_is_forgotten_in_time_and_a_dead_one_never<H: Harness>() {
     let (lab, day) = (Lab::<H>::open().await, Duration::from_secs(24 * 60 * 60));
     let store = lab.harness.store();
@@ -250,9 +251,28 @@ pub async fn an_applied_letter_is_forgotten_in_time_and_a_dead_one_never<H: Harn
     lab.harness.age(2 * day).await;
     assert_eq!(store.reap_inbox("balances", day, 100).await.unwrap(), 0);
     assert_eq!(left().await, [applied, redriven, dead]);
-    // Three ids, and one letter.
-    assert_eq!(store.reap_inbox("receipts", day, 100).await.unwrap(), 4);
+    // One id, and one letter.
+    assert_eq!(store.reap_inbox("receipts", day, 100).await.unwrap(), 2);
     assert_eq!(left().await, [redriven, dead]);
+    for message in [id("redriven"), id("dead")] {
+        lab.is_known(&message).await;
+    }
+    lab.applies(&id("applied")).await;
+}
+
+/// Its retention begins with its effect (I9).
+pub async fn the_id_of_a_letter_that_is_applied_late_is_kept_from_then_on<H: Harness>() {
+    let (lab, day) = (Lab::<H>::open().await, Duration::from_secs(24 * 60 * 60));
+    let store = lab.harness.store();
+    let letter = lab.set_aside(&id("late")).await.id;
+    lab.harness.age(30 * day).await;
+    lab.redrive(letter).await;
+    let tx = store.take_letter(letter).await.unwrap().unwrap();
+    store.commit_consumed(tx).await.unwrap();
+    assert_eq!(store.reap_inbox("receipts", day, 100).await.unwrap(), 0);
+    lab.is_known(&id("late")).await;
+    lab.harness.age(2 * day).await;
+    assert_eq!(store.reap_inbox("receipts", day, 100).await.unwrap(), 2);
 }
 
 /// Takes a letter and applies it, or fails. Whether it applied it.

@@ -1,5 +1,7 @@
 //! Messages that apply.
 
+use std::time::Duration;
+
 use semel::event::PLACEHOLDER;
 use semel::runner::Ended;
 use semel::source::{Message, Recognition};
@@ -100,6 +102,25 @@ pub async fn versions_that_come_early_wait_for_those_before_them<H: Harness>() {
     desk.shelf.put([4, 1, 1].map(|n| version(&format!("v{n}"), "entity", n, "each")));
     desk.acknowledges(6).await;
     assert_eq!(desk.applied("entity").await, ["v1", "v2", "v3", "v4", "v5"]);
+    shift.ends().await;
+}
+
+/// However often its entity moves without reaching it, and though it may be tried only a few times.
+pub async fn a_version_waits_for_as_long_as_its_entity_moves<H: Harness>() {
+    let mut desk = Desk::<H>::open().await;
+    desk.settings.attempts = 3;
+    // Nothing but the entity's moves has it tried again.
+    (desk.settings.backoff_min, desk.settings.backoff_max) = (Duration::from_secs(600), Duration::from_secs(600));
+    desk.shelf.put([version("v12", "entity", 12, "each")]);
+    let shift = desk.start().await;
+    until("the last waits", async || desk.shelf.prolonged("v12") > 2).await;
+    for n in 1..12 {
+        desk.shelf.put([version(&format!("v{n}"), "entity", n, "each")]);
+        desk.acknowledges(usize::try_from(n).unwrap()).await;
+    }
+    desk.acknowledges(12).await;
+    assert_eq!(desk.letters().await, []);
+    assert_eq!(desk.applied("entity").await.last().map(String::as_str), Some("v12"));
     shift.ends().await;
 }
 

@@ -21,6 +21,7 @@ macro_rules! runner_tests {
                 a_stop_gives_back_what_waits,
                 what_is_in_hand_is_told_to_the_broker,
                 versions_that_come_early_wait_for_those_before_them,
+                a_version_waits_for_as_long_as_its_entity_moves,
                 a_version_whose_predecessor_never_comes_is_set_aside,
                 a_stale_version_is_acknowledged_and_changes_nothing,
                 a_placeholder_counts_and_has_no_effect,

@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::task::JoinSet;
+
 use super::{Context, Handler, failed};
 use crate::error::told;
 use crate::inbox::Inbox;
@@ -41,8 +43,11 @@ async fn redrive<S: Inbox, K: Source, H: Handler<S>>(context: Arc<Context<S, K, 
     let (consumer, id) = (context.consumer.name(), record.letter.message.id.as_str());
     let outcome = if record.generation == context.consumer.generation() {
         // A task of its own: an effect that panics is a letter that failed, and not the end of the consumer.
-        let tried = tokio::spawn(try_letter(Arc::clone(&context), record.clone()));
-        tried.await.unwrap_or_else(|_| Outcome::Failed("the effect panicked".to_owned()))
+        // It ends with this one: nothing commits once the runner has returned.
+        let mut tried = JoinSet::new();
+        tried.spawn(try_letter(Arc::clone(&context), record.clone()));
+        let tried = tried.join_next().await;
+        tried.and_then(Result::ok).unwrap_or_else(|| Outcome::Failed("the effect panicked".to_owned()))
     } else {
         let generation = record.generation;
         Outcome::Failed(format!("it is of generation {generation}, and history was replayed since"))

@@ -4,6 +4,7 @@ use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 
 use tokio::sync::{mpsc, watch};
+use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use super::apply::consume;
@@ -23,6 +24,11 @@ pub(super) fn order_of(delivery: &Delivery) -> String {
         (Identity::Offset(offset), _) => format!("{}/{}", offset.partition, offset.topic),
         (_, order) => order.clone().unwrap_or_default(),
     }
+}
+
+/// The entity whose version it carries.
+fn entity_of(delivery: &Delivery) -> Option<String> {
+    delivery.version.as_ref().map(|version| version.entity.clone())
 }
 
 pub(super) struct Worker<S: Inbox, K: Source, H> {
@@ -193,7 +199,10 @@ impl<S: Inbox, K: Source, H: Handler<S>> Worker<S, K, H> {
         }
         let items: Vec<Shared> = batch.iter().map(|(pending, _)| pending.item.clone()).collect();
         // A task of its own: an effect that panics is a message that failed, and not the end of the consumer.
-        let tried = tokio::spawn(consume(Arc::clone(&self.context), items)).await;
+        // It ends with this worker: nothing commits once the runner has returned.
+        let mut tried = JoinSet::new();
+        tried.spawn(consume(Arc::clone(&self.context), items));
+        let Some(tried) = tried.join_next().await else { return };
         match tried {
             Ok(Ok(fates)) => {
                 self.backoff.reset();
@@ -269,15 +278,16 @@ impl<S: Inbox, K: Source, H: Handler<S>> Worker<S, K, H> {
         let mut seen = Vec::with_capacity(batch.len());
         let mut failures = Vec::new();
         let mut behind = Vec::new();
-        let mut applied = BTreeSet::new();
+        let mut moved = BTreeSet::new();
         for ((pending, from), fate) in batch.into_iter().zip(fates) {
             match fate {
                 Fate::Applied | Fate::Duplicate | Fate::Stale => {
-                    let order = order_of(&pending.item.delivery);
                     if matches!(from, From::Held(_)) {
-                        self.release(&order);
+                        self.release(&order_of(&pending.item.delivery));
                     }
-                    applied.insert(order);
+                    if matches!(fate, Fate::Applied) {
+                        moved.extend(entity_of(&pending.item.delivery));
+                    }
                     seen.push(pending);
                 }
                 Fate::Behind => behind.push(pending),
@@ -297,7 +307,7 @@ impl<S: Inbox, K: Source, H: Handler<S>> Worker<S, K, H> {
         for (pending, from, failed) in failures {
             match failed {
                 Some(failed) => self.fail(pending, from, failed).await,
-                None => self.wait(pending, from, &applied).await,
+                None => self.wait(pending, from, &moved).await,
             }
         }
         // A key whose first message is settled by now goes on with these; else they wait behind it.
@@ -309,8 +319,11 @@ impl<S: Inbox, K: Source, H: Handler<S>> Worker<S, K, H> {
             }
         }
         let now = Instant::now();
-        let stirred = self.early.iter_mut().filter(|early| applied.contains(&order_of(&early.pending.item.delivery)));
-        stirred.for_each(|early| early.due = now);
+        for early in &mut self.early {
+            if entity_of(&early.pending.item.delivery).is_some_and(|entity| moved.contains(&entity)) {
+                (early.attempts, early.due) = (0, now);
+            }
+        }
     }
 
     /// A key goes on: what waited is tried before what arrives.
@@ -338,7 +351,8 @@ impl<S: Inbox, K: Source, H: Handler<S>> Worker<S, K, H> {
     /// A message was not applied: its key is held, or the message is set aside.
     async fn fail(&mut self, pending: Pending<K::Receipt>, from: From, failed: Failed) {
         let settings = &self.context.settings;
-        let before = if let From::Held(attempts) | From::Early(attempts) = from { attempts } else { 0 };
+        // That it had to wait for its version is no failure.
+        let before = if let From::Held(attempts) = from { attempts } else { 0 };
         let attempts = before + u32::from(failed.counts);
         let order = order_of(&pending.item.delivery);
         if failed.counts && (failed.hopeless || attempts >= settings.attempts) {
@@ -367,19 +381,19 @@ impl<S: Inbox, K: Source, H: Handler<S>> Worker<S, K, H> {
     }
 
     /// A message came before the version before it, which may be behind it: others of its key go on.
-    async fn wait(&mut self, pending: Pending<K::Receipt>, from: From, applied: &BTreeSet<String>) {
+    async fn wait(&mut self, pending: Pending<K::Receipt>, from: From, moved: &BTreeSet<String>) {
         if self.context.settings.recognition == Recognition::Offset {
             let cause = "the version before it has not been applied".to_owned();
             return self.fail(pending, from, Failed { cause, hopeless: false, counts: true }).await;
         }
-        let order = order_of(&pending.item.delivery);
         if matches!(from, From::Held(_)) {
-            self.release(&order);
+            self.release(&order_of(&pending.item.delivery));
         }
-        let before = if let From::Held(attempts) | From::Early(attempts) = from { attempts } else { 0 };
+        let before = if let From::Early(attempts) = from { attempts } else { 0 };
         let settings = &self.context.settings;
-        // While its key moves on, the gap may be closing.
-        let attempts = if applied.contains(&order) { before } else { before + 1 };
+        // While its entity moves on, the gap is closing.
+        let moves = entity_of(&pending.item.delivery).is_some_and(|entity| moved.contains(&entity));
+        let attempts = if moves { 0 } else { before + 1 };
         if attempts >= settings.attempts {
             let cause = "the version before it did not come";
             match self.set_aside(&pending, cause, attempts).await {
