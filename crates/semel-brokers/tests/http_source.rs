@@ -346,6 +346,34 @@ async fn more_than_there_is_room_for_is_to_be_sent_later() {
     .await;
 }
 
+#[tokio::test]
+async fn what_nobody_receives_takes_up_its_room_when_its_senders_were_told_to_come_again() {
+    let source = listening("?wait=10ms").await;
+    let to = source.local_addr();
+    let body = "a".repeat(1 << 20);
+    let large = |id: usize| {
+        format!(
+            "POST /in HTTP/1.1\r\nHost: h\r\nConnection: close\r\nWebhook-Id: {id}\r\nContent-Length: {}\r\n\r\n{body}",
+            body.len()
+        )
+    };
+    for id in 0..70 {
+        let mut stream = TcpStream::connect(to).await.unwrap();
+        let (mut read, mut write) = stream.split();
+        let (request, mut answer) = (large(id), [0; 12]);
+        // Who gets no room is answered before its body is read.
+        let (_, answered) = tokio::join!(write.write_all(request.as_bytes()), read.read_exact(&mut answer));
+        answered.unwrap();
+        assert_eq!(&answer, b"HTTP/1.1 503");
+    }
+    let receipts = take_what_there_is(&source).await;
+    assert_eq!(receipts.len(), 63, "each takes a little more than 1 MiB of the 64 MiB");
+    source.acknowledge(&receipts.iter().collect::<Vec<_>>()).await.unwrap();
+    let last = large(70);
+    let (_, taken) = tokio::join!(raw(to, &last), take(&source, 1));
+    assert_eq!(taken[0].0.id, "70");
+}
+
 async fn take_what_there_is(source: &HttpSource) -> Vec<<HttpSource as Source>::Receipt> {
     let received = tokio::time::timeout(Duration::from_millis(10), source.receive(1000)).await;
     received.map_or_else(|_| Vec::new(), |received| received.unwrap().into_iter().map(|it| it.receipt).collect())

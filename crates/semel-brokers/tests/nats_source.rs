@@ -219,6 +219,40 @@ async fn more_than_may_be_unacknowledged_is_not_handed_out_until_there_is_room()
 }
 
 #[tokio::test]
+async fn what_came_while_nobody_receives_is_prolonged_and_comes_first() {
+    let harness = OnNats::shared().await;
+    let source = harness.open_with("busy", "&ack_wait=1s").await;
+    // Its request stays open at the server when nobody waits for it any more.
+    let asked = tokio::time::timeout(Duration::from_millis(200), source.receive(10)).await;
+    assert!(asked.is_err(), "{asked:?}");
+    harness.publish(&numbered(&harness.topic(), 0..1)).await;
+    let mut stream = harness.context().await.get_stream(&harness.name).await.unwrap();
+    stream.info().await.unwrap();
+    until("it came", async || stream.consumer_info("busy").await.unwrap().num_ack_pending == 1).await;
+
+    let other = harness.open_with("busy", "&ack_wait=1s").await;
+    let busy = async {
+        let mut pulse = tokio::time::interval(source.prolong_every().unwrap());
+        // Beyond the time after which the client gives such a request up.
+        for _ in 0..36 {
+            pulse.tick().await;
+            source.prolong(&[]).await.unwrap();
+        }
+    };
+    tokio::select! {
+        taken = receive(&other, 10) => panic!("it is in hand: {:?}", taken[0].0),
+        () = busy => {}
+    }
+    other.close().await;
+    harness.publish(&numbered(&harness.topic(), 1..2)).await;
+    let taken = take(&source, 2).await;
+    let numbers: Vec<u64> = taken.iter().map(|(message, _)| message.sequence.as_ref().unwrap().sequence).collect();
+    assert_eq!(numbers, [0, 1]);
+    settle_all(&source, &taken).await;
+    source.close().await;
+}
+
+#[tokio::test]
 async fn a_consumer_that_somebody_deletes_is_made_again_and_nothing_is_lost() {
     let harness = OnNats::shared().await;
     let source = harness.open("deleted", 0).await;

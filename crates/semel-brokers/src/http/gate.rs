@@ -10,13 +10,13 @@ use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use semel::source::Received;
 use semel::{Clock, SystemClock, event, inbox};
-use tokio::sync::{Semaphore, SemaphorePermit, mpsc};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
 use super::verify::{Trusted, Wrong, verify};
 use super::waiting::{Answer, Receipt, Waiting};
 use crate::incoming::Incoming;
 
-/// The most bytes of bodies that are held at once, over all requests, in KiB (I12).
+/// The most bytes of bodies that are held at once, over all requests and messages that are not settled, in KiB (I12).
 const ROOM_KIB: usize = 64 * 1024;
 
 /// How long a sender may take to send its body.
@@ -54,7 +54,7 @@ pub(super) struct Gate {
     wait: Duration,
     waiting: Arc<Waiting>,
     queue: mpsc::Sender<Received<Receipt>>,
-    room: Semaphore,
+    room: Arc<Semaphore>,
 }
 
 /// Why a request is not answered with success.
@@ -83,7 +83,7 @@ impl Gate {
         wait: Duration,
         queue: mpsc::Sender<Received<Receipt>>,
     ) -> Gate {
-        let (waiting, room) = (Arc::default(), Semaphore::new(ROOM_KIB));
+        let (waiting, room) = (Arc::default(), Arc::new(Semaphore::new(ROOM_KIB)));
         Gate { path, trusted, tolerance, wait, waiting, queue, room }
     }
 
@@ -114,7 +114,7 @@ impl Gate {
             return Err(problem(StatusCode::METHOD_NOT_ALLOWED, "method-not-allowed", "Messages are sent with POST."));
         }
         let id = self.id(&head.headers)?;
-        let _room = self.make_room(&head.headers)?;
+        let room = self.make_room(&head.headers)?;
         let read = Limited::new(body, event::MAX_PAYLOAD_BYTES).collect();
         let body = match tokio::time::timeout(BODY_WITHIN, read).await {
             Ok(Ok(body)) => body.to_bytes(),
@@ -126,6 +126,8 @@ impl Gate {
 
         let mut place = self.waiting.enter(id);
         if let Some(receipt) = place.first.take() {
+            // The message may outlast this request: its sender may go, or be told to come again.
+            receipt.keep(room);
             let received = self.received(&head, id, body, receipt);
             // Nobody receives, or not fast enough.
             self.queue.try_send(received).map_err(|_| LATER)?;
@@ -152,14 +154,14 @@ impl Gate {
     }
 
     /// Takes room for a body, before it is read.
-    fn make_room(&self, headers: &HeaderMap) -> Result<SemaphorePermit<'_>, Problem> {
+    fn make_room(&self, headers: &HeaderMap) -> Result<OwnedSemaphorePermit, Problem> {
         let told = only(headers, CONTENT_LENGTH.as_str()).and_then(|length| length.parse::<usize>().ok());
         let bytes = told.unwrap_or(event::MAX_PAYLOAD_BYTES);
         if bytes > event::MAX_PAYLOAD_BYTES {
             return Err(TOO_LARGE);
         }
         let kib = u32::try_from(bytes / 1024 + 1).unwrap_or(u32::MAX);
-        self.room.try_acquire_many(kib).map_err(|_| LATER)
+        Arc::clone(&self.room).try_acquire_many_owned(kib).map_err(|_| LATER)
     }
 
     fn believe(&self, headers: &HeaderMap, id: &str, body: &[u8]) -> Result<(), Problem> {
@@ -229,4 +231,38 @@ fn only<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     let mut values = headers.get_all(name).iter();
     let value = values.next()?.to_str().ok()?;
     values.next().is_none().then_some(value)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use futures_util::FutureExt;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_sender_that_goes_does_not_free_the_room_of_its_message() {
+        let (queue, mut incoming) = mpsc::channel(1024);
+        let second = Duration::from_secs(1);
+        let gate = Gate::new("/in".to_owned(), Vec::new(), second, second, queue);
+        // Breaks off as soon as nothing more can be done for it: `None` says that its message waits to be received.
+        let send = |id: usize| {
+            let body = Full::new(Bytes::from(vec![0; event::MAX_PAYLOAD_BYTES]));
+            let length = event::MAX_PAYLOAD_BYTES;
+            let request = Request::post("/in").header("webhook-id", id).header(CONTENT_LENGTH, length);
+            gate.answer(request.body(body).unwrap()).now_or_never().map(|response| response.status())
+        };
+        let held = (0..1000).take_while(|id| send(*id).is_none()).count();
+        assert_eq!(held, ROOM_KIB / (event::MAX_PAYLOAD_BYTES / 1024 + 1));
+        assert_eq!(send(1000), Some(StatusCode::SERVICE_UNAVAILABLE));
+
+        let mut received = Vec::new();
+        incoming.recv_many(&mut received, 1024).await;
+        assert_eq!(received.len(), held);
+        assert_eq!(send(1001), Some(StatusCode::SERVICE_UNAVAILABLE), "they are in hand");
+        received[0].receipt.settle(Answer::Applied);
+        assert_eq!((send(1002), send(1003)), (None, Some(StatusCode::SERVICE_UNAVAILABLE)));
+        drop(received.remove(1));
+        assert_eq!((send(1004), send(1005)), (None, Some(StatusCode::SERVICE_UNAVAILABLE)));
+    }
 }

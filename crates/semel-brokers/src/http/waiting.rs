@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tokio::sync::watch;
+use tokio::sync::{OwnedSemaphorePermit, watch};
 
 /// What a sender is told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,6 +27,8 @@ pub struct Receipt {
     id: String,
     answer: watch::Sender<Option<Answer>>,
     waiting: Arc<Waiting>,
+    /// What its body takes of the room there is, whether or not its sender still waits (I12).
+    room: Mutex<Option<OwnedSemaphorePermit>>,
 }
 
 /// A sender's place.
@@ -45,7 +47,8 @@ impl Waiting {
         }
         let (sender, answer) = watch::channel(None);
         held.insert(id.to_owned(), sender.clone());
-        let receipt = Receipt { id: id.to_owned(), answer: sender, waiting: Arc::clone(self) };
+        let (waiting, room) = (Arc::clone(self), Mutex::default());
+        let receipt = Receipt { id: id.to_owned(), answer: sender, waiting, room };
         Place { first: Some(receipt), answer }
     }
 
@@ -65,8 +68,15 @@ impl Place {
 }
 
 impl Receipt {
+    /// Keeps the room of the message's body until it is settled.
+    pub(super) fn keep(&self, room: OwnedSemaphorePermit) {
+        *self.room.lock().unwrap_or_else(PoisonError::into_inner) = Some(room);
+    }
+
     /// Tells all who wait. Only the first answer counts.
     pub(super) fn settle(&self, answer: Answer) {
+        // Before they are told, so that there is room for what they send next.
+        drop(self.room.lock().unwrap_or_else(PoisonError::into_inner).take());
         let first = self.answer.send_if_modified(|settled| settled.is_none() && settled.replace(answer).is_none());
         if first {
             self.waiting.lock().remove(&self.id);

@@ -10,14 +10,15 @@
 //! | `session_timeout_ms` | after how long the group takes a member that was killed for dead, 10000 unless given |
 //! | `redelivery` | for how long a message may come again, as `7d`, where the broker does not bound it |
 //!
-//! A message's ordering key is the record's key. Its id is `ce_id`; a record without one goes by its place,
-//! `topic/partition/offset`. Only committed records are read, and the records of transactions that were aborted stop
-//! nobody.
+//! A message's ordering key is the record's key. Its id is `ce_id`; a record without one goes by its place and its
+//! timestamp, `topic/partition/offset/milliseconds`. Only committed records are read, and the records of transactions
+//! that were aborted stop nobody.
 //!
 //! The consumer's group shares the partitions of its topics out among its members. Those who go by ids or sequences
 //! read on at the group's committed offset: behind the last record of a partition before which all is acknowledged. It
 //! is committed every second, before a partition goes to somebody else, and on close; what was acknowledged and not
-//! committed when a process dies comes again, and is a duplicate. Those who go by offsets read on where their store
+//! committed when a process dies comes again, and is a duplicate. A log that goes on further down than it was read is
+//! handed over from there, and so is the group's offset set back. Those who go by offsets read on where their store
 //! says, and the group's offset is for dashboards only.
 //!
 //! A thread of its own serves the group, so that no member is thrown out while nobody receives. It reads ahead as far

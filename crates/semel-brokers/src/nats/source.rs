@@ -30,7 +30,8 @@ use bytes::Bytes;
 use futures_util::StreamExt;
 use percent_encoding::percent_decode_str;
 use semel::source::{self, Received, Redelivery, Source};
-use tokio::sync::{Mutex, watch};
+use tokio::sync::{Mutex, mpsc, watch};
+use tokio::task::JoinSet;
 
 use super::connection::{Line, Server, check_stream};
 use crate::incoming::Incoming;
@@ -89,10 +90,14 @@ struct Reading {
 
 /// A request for messages.
 struct Pull {
-    batch: Batch,
+    /// What came, or why nothing more comes. There are no more than were asked for (I12).
+    arrived: mpsc::UnboundedReceiver<Result<jetstream::Message, Ended>>,
     lost: watch::Receiver<bool>,
     asked: Instant,
     gathered: Vec<jetstream::Message>,
+    ended: Option<Ended>,
+    /// Takes in what the server sends, also while nobody receives: a [`Batch`] whose time is over drops what it has.
+    _intake: JoinSet<()>,
 }
 
 /// Why a request brings nothing more.
@@ -142,7 +147,7 @@ impl NatsSource {
         let expiry = Some(reading.config.max_expires).filter(|limit| !limit.is_zero()).unwrap_or(EXPIRY).min(EXPIRY);
         let request = reading.consumer.fetch().max_messages(most).expires(expiry).messages();
         let batch = request.await.map_err(|error| Error::Unavailable(self.place.told(&error)))?;
-        Ok(Pull { batch, lost: reading.line.lost.clone(), asked: Instant::now(), gathered: Vec::new() })
+        Ok(Pull::new(batch, reading.line.lost.clone()))
     }
 
     /// Answers deliveries. It goes over the connection there is now, whichever brought them.
@@ -194,8 +199,9 @@ impl Source for NatsSource {
                 None => held.insert(self.ask(most.max(1)).await?),
             };
             let ended = pull.gather(most.max(1)).await;
-            // Nothing is waited for from here until they are handed out.
-            let gathered = std::mem::take(&mut pull.gathered);
+            // Nothing is waited for from here until they are handed out. More may be there than are wanted now.
+            let count = pull.gathered.len().min(most.max(1));
+            let gathered: Vec<_> = pull.gathered.drain(..count).collect();
             let at_once = pull.asked.elapsed() < PAUSES[0];
             let blocked = matches!(ended, Some(Ended::Blocked));
             if ended.is_some() {
@@ -225,8 +231,18 @@ impl Source for NatsSource {
         self.answer(receipts, AckKind::Nak(None)).await
     }
 
+    /// Prolongs what waits here to be received as well, so that it does not come behind newer messages of its key.
     async fn prolong(&self, receipts: &[&Receipt]) -> Result<(), source::Error> {
-        self.answer(receipts, AckKind::Progress).await
+        let mut waiting = Vec::new();
+        // Whoever holds it receives, and leaves nothing waiting.
+        if let Ok(mut held) = self.pull.try_lock()
+            && let Some(pull) = held.as_mut()
+        {
+            pull.take_in();
+            waiting.extend(pull.gathered.iter().map(|message| Receipt { reply: message.message.reply.clone() }));
+        }
+        let all: Vec<&Receipt> = receipts.iter().copied().chain(&waiting).collect();
+        self.answer(&all, AckKind::Progress).await
     }
 
     fn prolong_every(&self) -> Option<Duration> {
@@ -243,7 +259,7 @@ impl Source for NatsSource {
     async fn close(&self) {
         if let Some(mut pull) = self.pull.lock().await.take() {
             // What was given back may have come again already: the server still has the request.
-            while let Ok(Some(Ok(message))) = tokio::time::timeout(QUIET, pull.batch.next()).await {
+            while let Ok(Some(Ok(message))) = tokio::time::timeout(QUIET, pull.arrived.recv()).await {
                 pull.gathered.push(message);
             }
             let receipts: Vec<Receipt> =
@@ -261,27 +277,59 @@ impl Source for NatsSource {
 }
 
 impl Pull {
+    fn new(mut batch: Batch, lost: watch::Receiver<bool>) -> Pull {
+        let (sender, arrived) = mpsc::unbounded_channel();
+        let mut intake = JoinSet::new();
+        intake.spawn(async move {
+            while let Some(next) = batch.next().await {
+                let next = next.map_err(|error| match error.to_string() {
+                    why if why.contains("MaxAckPending") => Ended::Blocked,
+                    why => Ended::Failed(why),
+                });
+                if sender.send(next).is_err() {
+                    break;
+                }
+            }
+        });
+        Pull { arrived, lost, asked: Instant::now(), gathered: Vec::new(), ended: None, _intake: intake }
+    }
+
+    /// Takes what is there, without waiting.
+    fn take_in(&mut self) {
+        while self.ended.is_none()
+            && let Ok(next) = self.arrived.try_recv()
+        {
+            match next {
+                Ok(message) => self.gathered.push(message),
+                Err(ended) => self.ended = Some(ended),
+            }
+        }
+    }
+
     /// Waits for a message and takes those that come with it. `None` if more may come. Dropping it loses nothing: what
     /// it took is kept here.
     async fn gather(&mut self, most: usize) -> Option<Ended> {
         while self.gathered.len() < most {
+            if self.ended.is_some() {
+                return self.ended.take();
+            }
             let next = if self.gathered.is_empty() {
                 tokio::select! {
-                    next = self.batch.next() => next,
+                    biased;
+                    next = self.arrived.recv() => next,
                     _ = self.lost.wait_for(|lost| *lost) => {
                         return Some(Ended::Failed("the connection to NATS is lost".to_owned()));
                     }
                 }
             } else {
-                match tokio::time::timeout(COMPANY, self.batch.next()).await {
+                match tokio::time::timeout(COMPANY, self.arrived.recv()).await {
                     Ok(next) => next,
                     Err(_) => return None,
                 }
             };
             match next {
                 Some(Ok(message)) => self.gathered.push(message),
-                Some(Err(error)) if error.to_string().contains("MaxAckPending") => return Some(Ended::Blocked),
-                Some(Err(error)) => return Some(Ended::Failed(error.to_string())),
+                Some(Err(ended)) => return Some(ended),
                 None => return Some(Ended::Done),
             }
         }

@@ -12,7 +12,8 @@ const COORDINATES: [&str; 3] = ["lane", "sequence", "incarnation"];
 
 /// The message that a record is, read on from offset `from` in the cluster `source`.
 ///
-/// Its ordering key is the record's key, which is what Kafka keeps in order.
+/// Its ordering key is the record's key, which is what Kafka keeps in order. Without an id it goes by its place and its
+/// timestamp, for a topic that is made anew and one of the same name in another cluster count from zero, too.
 pub(in crate::kafka) fn received<R>(record: &impl Record, source: &str, from: i64, receipt: R) -> Received<R> {
     let mut incoming = Incoming::default();
     for header in record.headers().into_iter().flat_map(Headers::iter) {
@@ -27,7 +28,12 @@ pub(in crate::kafka) fn received<R>(record: &impl Record, source: &str, from: i6
     }
     let (topic, partition, offset) = (record.topic(), record.partition(), record.offset());
     let payload = Bytes::copy_from_slice(record.payload().unwrap_or_default());
-    let mut received = incoming.finish(topic, Some(format!("{topic}/{partition}/{offset}")), payload, receipt);
+    let mut place = format!("{topic}/{partition}/{offset}");
+    // It is stored with the record, so it is the same at every delivery. Records of Kafka before 0.10 have none.
+    if let Some(stored_ms) = record.timestamp().to_millis() {
+        place = format!("{place}/{stored_ms}");
+    }
+    let mut received = incoming.finish(topic, Some(place), payload, receipt);
     received.message.offset =
         Some(Offset { source: source.to_owned(), topic: topic.to_owned(), partition, from, offset });
     received
@@ -65,8 +71,12 @@ mod tests {
     use crate::kafka::record;
 
     fn owned(key: Option<&[u8]>, headers: OwnedHeaders) -> OwnedMessage {
+        owned_at(Timestamp::CreateTime(1_700_000_000_123), key, headers)
+    }
+
+    fn owned_at(timestamp: Timestamp, key: Option<&[u8]>, headers: OwnedHeaders) -> OwnedMessage {
         let (key, payload) = (key.map(<[u8]>::to_vec), Some(b"paid".to_vec()));
-        OwnedMessage::new(payload, key, "charges".to_owned(), Timestamp::NotAvailable, 3, 41, Some(headers))
+        OwnedMessage::new(payload, key, "charges".to_owned(), timestamp, 3, 41, Some(headers))
     }
 
     #[test]
@@ -102,9 +112,18 @@ mod tests {
     fn a_record_without_headers_goes_by_its_place_and_its_key() {
         let empty = OwnedHeaders::new().insert(Header { key: "raw", value: Some(&[0xff_u8][..]) });
         let message = received(&owned(Some(b"k"), empty.clone()), "cluster", 41, ()).message;
-        assert_eq!((message.id.as_str(), message.ordering_key.as_str()), ("charges/3/41", "k"));
+        assert_eq!((message.id.as_str(), message.ordering_key.as_str()), ("charges/3/41/1700000000123", "k"));
         assert_eq!(message.header("raw"), Some("\u{fffd}"));
         let message = received(&owned(None, empty), "cluster", 41, ()).message;
-        assert_eq!(message.ordering_key, "charges/3/41");
+        assert_eq!(message.ordering_key, "charges/3/41/1700000000123");
+    }
+
+    #[test]
+    fn a_record_at_the_same_place_of_a_topic_made_anew_is_another_message() {
+        let id = |timestamp| received(&owned_at(timestamp, None, OwnedHeaders::new()), "cluster", 41, ()).message.id;
+        let first = id(Timestamp::LogAppendTime(1_700_000_000_123));
+        assert_eq!(first, id(Timestamp::LogAppendTime(1_700_000_000_123)));
+        assert_ne!(first, id(Timestamp::LogAppendTime(1_700_000_000_124)));
+        assert_eq!(id(Timestamp::NotAvailable), "charges/3/41");
     }
 }

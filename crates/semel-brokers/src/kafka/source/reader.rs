@@ -121,8 +121,8 @@ impl Reader {
             return;
         }
         let mut misplaced = Vec::new();
-        for (topic, partitions) in &self.shared.lock().partitions {
-            let each = partitions.iter().filter(|(_, partition)| partition.is_misplaced());
+        for (topic, partitions) in &mut self.shared.lock().partitions {
+            let each = partitions.iter_mut().filter(|(_, partition)| partition.is_misplaced());
             misplaced.extend(each.map(|(number, partition)| ((topic.to_string(), *number), partition.wanted())));
         }
         if misplaced.is_empty() {

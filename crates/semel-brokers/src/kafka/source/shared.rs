@@ -84,7 +84,7 @@ impl Shared {
         let mut state = self.lock();
         for receipt in receipts {
             if let Some(partition) = state.partition(&receipt.topic, receipt.partition) {
-                partition.acknowledge(receipt.assignment, receipt.offset);
+                partition.acknowledge(receipt.assignment, receipt.reading, receipt.offset);
             }
         }
     }
@@ -116,8 +116,19 @@ impl Shared {
         if !partitions.contains_key(&number) {
             return;
         }
+        let new_reading = state.next_epoch();
         let Some(partition) = state.partition(&topic, number) else { return };
-        match partition.read(offset) {
+        let read = partition.read(offset, new_reading);
+        if partition.reading() == new_reading {
+            let topic = &*topic;
+            tracing::warn!(
+                topic,
+                partition = number,
+                offset,
+                "kafka: a log was cut off or made anew, and is read again"
+            );
+        }
+        match read {
             Read::Skip => {}
             Read::Deliver { from } => {
                 let (assignment, reading) = (partition.assignment(), partition.reading());
