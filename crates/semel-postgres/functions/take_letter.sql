@@ -1,5 +1,6 @@
 -- Takes a redriven letter, as the first statement of the transaction of its effect: it counts as applied if that
--- commits, and stays redriven if it does not (I6). Its id is as young as its effect then (I9). Whoever takes it meanwhile waits until the transaction has ended.
+-- commits, and stays redriven if it does not (I6). Its id is as young as its effect then (I9). Whoever takes it
+-- meanwhile waits until the transaction has ended.
 --
 -- 'taken'  apply it.
 -- 'gone'   it is not redriven: it was applied, or nobody wants it tried. Roll back.

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
 
 use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
-use rdkafka::client::DefaultClientContext;
+use rdkafka::client::{Client, DefaultClientContext};
 use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::error::KafkaError;
 use rdkafka::message::{Headers, Message};
@@ -41,7 +41,23 @@ impl KafkaTopics {
         let new = topics.topics.each_ref().map(|topic| NewTopic::new(topic, PARTITIONS, TopicReplication::Fixed(1)));
         let options = AdminOptions::new().operation_timeout(Some(PATIENCE));
         admin.create_topics(&new, &options).await.unwrap().into_iter().for_each(|created| drop(created.unwrap()));
+        tokio::task::block_in_place(|| topics.wait_until_known(admin.inner()));
         topics
+    }
+
+    /// The controller has made them before the broker that is asked about them knows.
+    fn wait_until_known(&self, client: &Client<DefaultClientContext>) {
+        let gives_up = Instant::now() + PATIENCE;
+        for topic in &self.topics {
+            let known = || {
+                let metadata = client.fetch_metadata(Some(topic), PATIENCE).unwrap();
+                let partitions = metadata.topics().first().map(|topic| topic.partitions()).unwrap_or_default();
+                partitions.len() == PARTITIONS as usize && partitions.iter().all(|partition| partition.leader() >= 0)
+            };
+            while !known() {
+                assert!(Instant::now() < gives_up, "{topic} was made and nobody knows it");
+            }
+        }
     }
 
     /// How the relay publishes.

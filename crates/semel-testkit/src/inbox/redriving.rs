@@ -234,8 +234,8 @@ pub async fn changes_that_are_redriven_apply_in_their_order<H: Harness>() {
     assert!(matches!(deliver::<H>(&lab.semel, &consumer("balances"), &each(4)).await, Ok(Consumed::Early)));
 }
 
-/// What was applied long ago goes with its id; what waits for somebody stays, and so does its id: forgotten, the message
-/// would apply by itself, and once more from its letter.
+/// What was applied long ago goes with its id; what waits for somebody stays, and so does its id: forgotten, the
+/// message would apply by itself, and once more from its letter.
 pub async fn an_applied_letter_is_forgotten_in_time_and_a_dead_one_never<H: Harness>() {
     let (lab, day) = (Lab::<H>::open().await, Duration::from_secs(24 * 60 * 60));
     let store = lab.harness.store();
