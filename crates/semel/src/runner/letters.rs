@@ -43,7 +43,7 @@ async fn redrive<S: Inbox, K: Source, H: Handler<S>>(context: Arc<Context<S, K, 
     let (consumer, id) = (context.consumer.name(), record.letter.message.id.as_str());
     let outcome = if record.generation == context.consumer.generation() {
         // A task of its own: an effect that panics is a letter that failed, and not the end of the consumer.
-        // It ends with this one: nothing commits once the runner has returned.
+        // It ends with this one: no effect runs on once the runner has returned.
         let mut tried = JoinSet::new();
         tried.spawn(try_letter(Arc::clone(&context), record.clone()));
         let tried = tried.join_next().await;

@@ -199,7 +199,8 @@ impl<S: Inbox, K: Source, H: Handler<S>> Worker<S, K, H> {
         }
         let items: Vec<Shared> = batch.iter().map(|(pending, _)| pending.item.clone()).collect();
         // A task of its own: an effect that panics is a message that failed, and not the end of the consumer.
-        // It ends with this worker: nothing commits once the runner has returned.
+        // It ends with this worker: no effect runs on once the runner has returned. A COMMIT that has left may still
+        // take effect, and then the message comes again as a duplicate.
         let mut tried = JoinSet::new();
         tried.spawn(consume(Arc::clone(&self.context), items));
         let Some(tried) = tried.join_next().await else { return };
