@@ -2,6 +2,7 @@
 
 use anyhow::Result;
 use semel::inbox::{Delivery, Offset, Sequence};
+use semel_bench::drive::scattered;
 
 use crate::case::Proof;
 
@@ -77,12 +78,4 @@ impl AsRef<Delivery> for Asked {
     fn as_ref(&self) -> &Delivery {
         &self.delivery
     }
-}
-
-/// The finaliser of SplitMix64: another number for each, in no order.
-fn scattered(number: u64) -> u64 {
-    let mut mixed = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    mixed ^ (mixed >> 31)
 }

@@ -2,7 +2,6 @@
 //!
 //! Every case does the same work on the same private servers in the same run, round by round in turn, so that the
 //! ratios hold even where the figures depend on the machine. docs/internals/benchmarks.md says how to read them.
-#![allow(clippy::print_stdout)]
 
 mod bench;
 mod business;
@@ -21,8 +20,8 @@ mod sqlite;
 
 use anyhow::{Result, bail};
 use clap::Parser;
-use semel_bench::machine::{cores, interrupted, load_average};
-use semel_testkit::cluster::target_dir;
+use semel_bench::machine::{commit, cores, interrupted, load_average};
+use semel_bench::report::publish;
 
 use crate::bench::Bench;
 use crate::business::Business;
@@ -58,25 +57,16 @@ async fn main() -> Result<()> {
         // The servers end with what is dropped here, not with a signal of ours.
         () = interrupted() => bail!("interrupted"),
     };
-    let document = serde_json::to_string_pretty(&report)?;
-    let file = target_dir().join("bench").join("inbox.json");
-    std::fs::create_dir_all(target_dir().join("bench"))?;
-    std::fs::write(&file, format!("{document}\n"))?;
-    if json {
-        println!("{document}");
-    } else {
-        println!("{}\n{}", report.text(), file.display());
-    }
-    Ok(())
+    publish("inbox", &report, &report.text(), json)
 }
 
 async fn measure(bench: &Bench, cases: &[Case]) -> Result<Report> {
     let options = &bench.options;
-    let mut report = Report::default();
+    let mut report = Report { commit: commit(), quick: options.quick, ..Report::default() };
     report.machine.push(format!(
-        "{} cores; postgres: {}; {} rounds of {} ms per case; load before: {}",
+        "{} cores; {}; {} rounds of {} ms per case; load before: {}",
         cores(),
-        bench.durability,
+        bench.stage.described,
         options.rounds(),
         options.measured().as_millis(),
         load_average()
@@ -105,10 +95,10 @@ async fn one(bench: &Bench, topics: &Topics, case: Case) -> Result<Measured> {
     };
     match store {
         Store::Postgres => {
-            let (store, name) = bench.postgres().await?;
+            let (store, database) = bench.postgres().await?;
             let measured = on(bench, &store, case).await?;
             drop(store);
-            bench.drop_postgres(&name).await?;
+            bench.stage.drop_database(&database).await?;
             Ok(measured)
         }
         Store::Sqlite => {

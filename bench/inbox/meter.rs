@@ -69,7 +69,7 @@ impl Reading {
             messages: tally.messages(),
             commits: store.commits().unwrap_or_else(|| tally.commits.load(Ordering::Relaxed)),
             journal,
-            used: Used::now(bench.postmaster),
+            used: Used::now(bench.stage.postmaster),
         })
     }
 }

@@ -10,7 +10,7 @@ use clap::Parser;
 pub(crate) struct Options {
     /// Short measurements, one round: to see that it works.
     #[arg(long)]
-    quick: bool,
+    pub(crate) quick: bool,
     /// Prints one JSON document instead of tables. It is written to target/bench/inbox.json in any case.
     #[arg(long)]
     pub(crate) json: bool,

@@ -46,7 +46,7 @@ struct Seen {
 /// Measures a case: every record of the input, from the first that is read to the last commit.
 pub(crate) async fn measure(bench: &Bench, topics: &Topics, piped: Piped) -> Result<Measured> {
     topics.0.get_or_try_init(|| fill(bench)).await?;
-    let (records, name) = (bench.options.records(), bench.fresh_name());
+    let (records, name) = (bench.options.records(), bench.stage.fresh_name());
     let seen = Arc::new(Seen::default());
     let seeing = Arc::clone(&seen);
     let repeat = move |message: &Message| -> Result<Vec<Out>, Failure> {
@@ -65,10 +65,10 @@ pub(crate) async fn measure(bench: &Bench, topics: &Topics, piped: Piped) -> Res
         seen.ended.get_or_init(Instant::now);
         Poll::Ready(())
     });
-    let before = Used::now(bench.postmaster);
+    let before = Used::now(bench.stage.postmaster);
     let running = tokio::time::timeout(LIMIT, pipeline.run(stop));
     let tally = running.await.context("the pipeline was not through in time")??;
-    let used = Used::now(bench.postmaster);
+    let used = Used::now(bench.stage.postmaster);
     if tally.read < records {
         bail!("{records} records were written and {} read", tally.read);
     }

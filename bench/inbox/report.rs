@@ -14,6 +14,10 @@ use crate::meter::Measured;
 /// Everything that was measured, as it is written to the file.
 #[derive(Debug, Default, Serialize)]
 pub(crate) struct Report {
+    /// The commit that was built.
+    pub(crate) commit: String,
+    /// Whether it was only to see that it works.
+    pub(crate) quick: bool,
     pub(crate) machine: Vec<String>,
     pub(crate) cases: Vec<Rounds>,
     pub(crate) aims: Vec<Aim>,

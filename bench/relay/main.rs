@@ -2,7 +2,6 @@
 //!
 //! Every case publishes the same payloads to the same private servers in the same run, round by round in turn, so that
 //! the ratios hold even where the figures depend on the machine. docs/internals/benchmarks.md says how to read them.
-#![allow(clippy::print_stdout)]
 
 mod alone;
 mod bench;
@@ -26,7 +25,8 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 use clap::Parser;
-use semel_bench::machine::{cores, interrupted, load_average};
+use semel_bench::machine::{commit, cores, interrupted, load_average};
+use semel_bench::report::publish;
 
 use crate::bench::Bench;
 use crate::case::{Case, Publisher, SinkKind};
@@ -66,17 +66,12 @@ async fn main() -> Result<()> {
         // The servers end with what is dropped here, not with a signal of ours.
         () = interrupted() => bail!("interrupted"),
     };
-    if json {
-        println!("{}", serde_json::to_string_pretty(&report)?);
-    } else {
-        println!("{}", report.text());
-    }
-    Ok(())
+    publish("relay", &report, &report.text(), json)
 }
 
 async fn measure(bench: &Bench, cases: &[Case], commits: &[Duration]) -> Result<Report> {
     let options = &bench.options;
-    let mut report = Report::default();
+    let mut report = Report { commit: commit(), quick: options.quick, ..Report::default() };
     report.machine.push(format!(
         "{} cores; {} events of {} bytes, {} keys, {} rounds; load before: {}",
         cores(),

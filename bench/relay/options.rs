@@ -12,7 +12,7 @@ use semel::relay::Settings;
 pub(crate) struct Options {
     /// Few events, one round: to see that it works.
     #[arg(long)]
-    quick: bool,
+    pub(crate) quick: bool,
     /// Prints one JSON document instead of tables.
     #[arg(long)]
     pub(crate) json: bool,

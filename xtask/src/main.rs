@@ -20,10 +20,8 @@ usage: cargo xtask <command>
   test [--long] [-- ARGS]
                    everything that continuous integration runs; ARGS go to cargo test
   tidy             only the style checks
-  bench relay [ARGS]
-                   how fast committed events get out, beside the limit and the alternative; --help lists ARGS
-  bench inbox [ARGS]
-                   how many messages are applied once, beside the same work without an inbox";
+  bench NAME [ARGS]
+                   measure something beside its alternatives, in one run; `bench --help` lists what there is";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
