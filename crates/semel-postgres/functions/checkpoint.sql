@@ -23,15 +23,10 @@ BEGIN
         PERFORM set_config('synchronous_commit', 'off', true);
     END IF;
     v_slot := pg_sequence_last_value('semel.current_slot');
-    INSERT INTO semel.positions (slot, id, lane, incarnation, tick, seq, counts, relay, renumbered, covers, at)
+    INSERT INTO semel.positions (slot, id, lane, incarnation, tick, seq, counts, relay, renumbered, at)
     SELECT v_slot, nextval('semel.position_id'), p.lane, v_incarnation, p.tick, p.seq, p.counts, p_relay, p_renumbered,
-           coalesce(pg_snapshot_xmin(CASE WHEN p.seq = 9223372036854775807 THEN t.snapshot ELSE t.previous END), '0'),
            clock_timestamp()
     FROM unnest(p_lanes, p_ticks, p_seqs, p_counts) AS p (lane, tick, seq, counts)
-    LEFT JOIN (SELECT d.tick, t.snapshot, t.previous
-               FROM (SELECT DISTINCT unnest(p_ticks) AS tick) d
-               CROSS JOIN LATERAL (SELECT t.* FROM semel.ticks t WHERE t.id = d.tick LIMIT 1) t) t
-           ON t.tick = p.tick
     LEFT JOIN LATERAL (SELECT l.tick, l.seq, l.incarnation FROM semel.positions l
                        WHERE l.lane = p.lane ORDER BY l.id DESC LIMIT 1) l ON true
     WHERE p_renumbered OR l.tick IS NULL OR l.incarnation <> v_incarnation OR (p.tick, p.seq) > (l.tick, l.seq);

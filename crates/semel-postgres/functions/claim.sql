@@ -20,6 +20,8 @@ LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
     v_locked boolean;
     v_found  semel.keys%ROWTYPE;
+    v_claims text;
+    v_secret bytea;
 BEGIN
     IF p_tenant IS NULL OR p_operation IS NULL OR p_key IS NULL OR p_fingerprint IS NULL THEN
         RAISE EXCEPTION 'semel.claim needs a tenant, an operation, a key and a fingerprint, and one of them is null'
@@ -29,7 +31,12 @@ BEGIN
         PERFORM semel.require_first_statement();
     END IF;
 
-    v_locked := pg_try_advisory_xact_lock(semel.lock_id(p_tenant, p_operation, p_key));
+    -- The lock that semel.lock_id tells, without a call of its own.
+    SELECT i.secret INTO STRICT v_secret FROM semel.installation i;
+    v_locked := pg_try_advisory_xact_lock(('x' || encode(substring(sha256(v_secret
+        || int4send(octet_length(convert_to(p_tenant, 'UTF8'))) || convert_to(p_tenant, 'UTF8')
+        || int4send(octet_length(convert_to(p_operation, 'UTF8'))) || convert_to(p_operation, 'UTF8')
+        || convert_to(p_key, 'UTF8')) FOR 8), 'hex'))::bit(64)::bigint);
     SELECT * INTO v_found FROM semel.keys k
     WHERE k.tenant = p_tenant AND k.operation = p_operation AND k.key = p_key;
 
@@ -57,7 +64,7 @@ BEGIN
         execution := gen_random_uuid();
         replaces := v_found.execution;
         -- The completion must come in this transaction, where the lock is. The setting ends with it.
-        PERFORM set_config('semel.claims', concat_ws(' ', current_setting('semel.claims', true), execution), true);
+        v_claims := set_config('semel.claims', concat_ws(' ', current_setting('semel.claims', true), execution), true);
     END IF;
 END
 $$;

@@ -16,11 +16,10 @@ DECLARE
     v_now   timestamptz := clock_timestamp();
     v_state text := CASE WHEN p_failed THEN 'failed' ELSE 'completed' END;
 BEGIN
-    IF position(p_execution::text IN coalesce(current_setting('semel.claims', true), '')) = 0 THEN
-        RAISE EXCEPTION 'execution % was not claimed in this transaction', p_execution USING ERRCODE = 'SM006',
-            HINT = 'Call semel.claim and semel.complete between one BEGIN and its COMMIT.';
+    IF position(p_execution::text IN coalesce(current_setting('semel.claims', true), '')) = 0
+        OR current_setting('synchronous_commit') NOT IN ('on', 'remote_apply') THEN
+        PERFORM semel.completing(p_execution);
     END IF;
-    PERFORM semel.require_durable_commit();
     IF p_replaces IS NULL THEN
         INSERT INTO semel.keys (tenant, operation, key, execution, fingerprint, state, status, headers, body, sealed_by,
                                 created_at, expires_at)

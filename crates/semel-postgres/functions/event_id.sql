@@ -3,7 +3,8 @@
 CREATE OR REPLACE FUNCTION semel.event_id(p_execution uuid, p_ordinal integer) RETURNS uuid
 LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE AS $$
 DECLARE
-    v_hash bytea := sha256('\x73656d656c206576656e742031'::bytea || uuid_send(p_execution) || int4send(p_ordinal));
+    v_hash bytea := sha256(
+        decode('73656d656c206576656e742031', 'hex') || uuid_send(p_execution) || int4send(p_ordinal));
 BEGIN
     RETURN encode(set_byte(set_byte(substring(v_hash FOR 16),
         6, get_byte(v_hash, 6) & 15 | 128), 8, get_byte(v_hash, 8) & 63 | 128), 'hex')::uuid;

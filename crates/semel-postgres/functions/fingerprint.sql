@@ -2,6 +2,6 @@
 -- Pass the bytes that make two intents different, such as the request's body.
 CREATE OR REPLACE FUNCTION semel.fingerprint(p_request bytea) RETURNS bytea
 LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE AS $$
-    SELECT '\x01'::bytea
+    SELECT decode('01', 'hex')
         || sha256(int8send(5) || convert_to('bytes', 'UTF8') || int8send(octet_length(p_request)) || p_request)
 $$;

@@ -7,13 +7,13 @@ LANGUAGE plpgsql VOLATILE AS $$
 BEGIN
     -- One key needs no sorting, which saves half of the time.
     IF cardinality(p_ordering_keys) = 1 THEN
-        PERFORM pg_advisory_xact_lock(('x' || encode(substring(sha256(i.secret || '\x6f72646572696e67206b657920'::bytea
-                    || convert_to(p_ordering_keys[1], 'UTF8')) FOR 8), 'hex'))::bit(64)::bigint)
-        FROM semel.installation i;
+        PERFORM pg_advisory_xact_lock(('x' || encode(substring(sha256(
+                    (SELECT i.secret FROM semel.installation i) || decode('6f72646572696e67206b657920', 'hex')
+                    || convert_to(p_ordering_keys[1], 'UTF8')) FOR 8), 'hex'))::bit(64)::bigint);
         RETURN;
     END IF;
     PERFORM pg_advisory_xact_lock(l.id)
-    FROM (SELECT DISTINCT ('x' || encode(substring(sha256(i.secret || '\x6f72646572696e67206b657920'::bytea
+    FROM (SELECT DISTINCT ('x' || encode(substring(sha256(i.secret || decode('6f72646572696e67206b657920', 'hex')
               || convert_to(k.ordering_key, 'UTF8')) FOR 8), 'hex'))::bit(64)::bigint AS id
           FROM semel.installation i, unnest(p_ordering_keys) AS k (ordering_key)
           ORDER BY 1) l;

@@ -49,8 +49,14 @@ BEGIN
             v_after := v_tick.seq_above;
         ELSE
             SELECT t.* INTO v_tick FROM semel.next_tick(v_at - 1) t WHERE t.id = v_at;
-            -- A tick goes when its slot is emptied, which happens when no lane has anything before it in that tick.
             v_after := CASE WHEN FOUND THEN greatest(v_after, v_tick.seq_above) ELSE c_all END;
+            -- A tick goes when its slot is emptied, which happens when no lane has anything before it in that tick, and
+            -- the older ones go first. To give up one that is lost in the middle of it would lose the rest.
+            IF v_after = c_all
+                AND EXISTS (SELECT FROM semel.ticks t WHERE t.id < v_at AND t.incarnation = v_incarnation) THEN
+                RAISE EXCEPTION 'tick % is gone, and older ones are there', v_at USING ERRCODE = 'data_corrupted',
+                    HINT = 'Rows of semel.ticks were deleted by hand. Nothing is published past it: restore them.';
+            END IF;
         END IF;
         v_stepped := v_stepped + 1;
 

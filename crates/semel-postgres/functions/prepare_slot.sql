@@ -1,8 +1,8 @@
 -- The first step of a switch, in a transaction of its own: gets the next slot ready to be written to, if the current
 -- one has been open for longer than p_open_for and anything was written to it. From then on readers look there too.
 --
--- Returns 'ready', 'added' if there was no free slot and one was added, 'not_yet', 'full' if there may be no more
--- slots, or 'busy' if another relay is at it. Whatever an earlier switch left half done is settled first.
+-- Returns 'ready', 'not_yet', 'full' if no slot is free, or 'busy' if another relay is at it. Whatever an earlier
+-- switch left half done is settled first.
 CREATE OR REPLACE FUNCTION semel.prepare_slot(p_open_for interval) RETURNS text
 LANGUAGE plpgsql VOLATILE
 SET lock_timeout = '1s'
@@ -11,7 +11,6 @@ DECLARE
     v_current    semel.slots;
     v_generation bigint;
     v_slot       smallint;
-    v_table      text;
 BEGIN
     IF NOT pg_try_advisory_xact_lock(1936025957, 2) THEN
         RETURN 'busy';
@@ -40,20 +39,7 @@ BEGIN
         WHERE s.slot = v_slot;
         RETURN 'ready';
     END IF;
-    SELECT max(s.slot) + 1 INTO v_slot FROM semel.slots s;
-    IF v_slot > 63 THEN
-        RETURN 'full';
-    END IF;
-    FOREACH v_table IN ARRAY ARRAY['events', 'ticks', 'positions'] LOOP
-        -- Made apart and then attached, which keeps no reader and no writer of the others waiting.
-        EXECUTE format('CREATE TABLE semel.%1$I (LIKE semel.%2$I INCLUDING ALL) WITH (autovacuum_enabled = false)',
-                       v_table || '_' || v_slot, v_table);
-        EXECUTE format('ALTER TABLE semel.%2$I ATTACH PARTITION semel.%1$I FOR VALUES IN (%3$s)',
-                       v_table || '_' || v_slot, v_table, v_slot);
-    END LOOP;
-    EXECUTE format('ALTER TABLE semel.%I SET (toast.autovacuum_enabled = false)', 'events_' || v_slot);
-    INSERT INTO semel.slots (slot, state, generation, opened_at)
-    VALUES (v_slot, 'open', v_generation + 1, clock_timestamp());
-    RETURN 'added';
+    -- Then the open one grows.
+    RETURN 'full';
 END
 $$;

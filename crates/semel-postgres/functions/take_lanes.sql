@@ -7,6 +7,9 @@ LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
     v_lanes smallint[];
 BEGIN
+    -- Not while a slot is emptied: to a statement that began before, what is truncated is gone, and what is carried
+    -- over is not there yet. Lanes without their positions would start over.
+    PERFORM pg_advisory_xact_lock_shared(1936025957, 2);
     PERFORM semel.require_relay(p_relay);
     PERFORM semel.require_durable_commit();
     DELETE FROM semel.relays d

@@ -21,7 +21,8 @@ impl Deferred {
         Deferred {
             sql: format!(
                 "WITH semel_deferred AS ({sql} RETURNING 1) \
-                 SELECT semel.require_rows((SELECT count(*) FROM semel_deferred), {rows})"
+                 SELECT CASE count(*) WHEN {rows} THEN {rows}::bigint ELSE semel.require_rows(count(*), {rows}) END \
+                 FROM semel_deferred"
             ),
             params: Vec::new(),
         }

@@ -33,7 +33,7 @@ pub(crate) enum Flown {
 }
 
 impl<'a> Flight<'a> {
-    /// Adds a command without parameters or rows: BEGIN, SAVEPOINT, COMMIT.
+    /// Adds a command without parameters or rows: BEGIN, ROLLBACK, COMMIT.
     pub(crate) fn command(&mut self, connection: &'a Object, sql: &'a str) {
         self.pending.push(Box::pin(async move {
             connection.batch_execute(sql).await?;
@@ -48,16 +48,15 @@ impl<'a> Flight<'a> {
 
     /// Sends everything, then waits for every answer. Returns the rows of the last statement, or the first failure.
     pub(crate) async fn fly(self) -> Result<Vec<Row>, Error> {
-        let mut rows = Vec::new();
+        Ok(self.answers().await?.pop().unwrap_or_default())
+    }
+
+    /// Sends everything, then waits for every answer. Returns the rows of each, or the first failure.
+    pub(crate) async fn answers(self) -> Result<Vec<Vec<Row>>, Error> {
         match self.fly_past(None).await {
-            Flown::Grounded(error) => return Err(error),
-            Flown::Answered(answers) => {
-                for answer in answers {
-                    rows = answer?;
-                }
-            }
+            Flown::Grounded(error) => Err(error),
+            Flown::Answered(answers) => answers.into_iter().collect(),
         }
-        Ok(rows)
     }
 
     /// Sends everything, then waits for every answer. `sent` names the failpoint that lies in between.

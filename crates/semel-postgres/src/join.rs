@@ -9,10 +9,11 @@ use tokio_postgres::Transaction;
 use tokio_postgres::types::{FromSqlOwned, Type};
 use uuid::Uuid;
 
+use crate::claim::{Granted, read_claim};
 use crate::error::classify;
 use crate::inbox::accept::{self, Inside, Question};
 use crate::outbox::emit::{EMIT, Emission};
-use crate::store::{Granted, Postgres, interval_ms, read_claim};
+use crate::store::{Postgres, interval_ms};
 
 pub(crate) const JOIN_CLAIM: &str = include_str!("sql/join_claim.sql");
 

@@ -8,16 +8,18 @@ use semel::store::Stored;
 use semel::{Ask, Claim, Error, Execution};
 use uuid::Uuid;
 
+use crate::claim::read_refusal;
 use crate::error::classify;
 use crate::parameter::Parameter;
-use crate::store::{Postgres, interval_ms, read_refusal};
+use crate::session::Session;
+use crate::store::{Postgres, Shared, interval_ms};
 use crate::tx::{Holds, Tx};
 
 const LEASE: &str = include_str!("sql/lease.sql");
 const RENEW: &str = include_str!("sql/renew.sql");
 const RELEASE: &str = "SELECT semel.release($1, $2, $3, $4, $5)";
 const ABANDON: &str = "SELECT semel.abandon($1, $2, $3, $4, $5)";
-const FENCE: &str = "SELECT semel.fence($1, $2, $3, $4, $5, $6)";
+const FENCE: &str = "SELECT semel.fence($1, $2, $3, $4, $5, $6), set_config('semel.fenced', $4::text, true)";
 const STUCK: &str = include_str!("sql/stuck_leases.sql");
 
 /// How often a lease is asked for again when another run's row got in between.
@@ -98,6 +100,18 @@ async fn give_up(store: &Postgres, sql: &str, lease: &Lease) -> Result<(), Error
 }
 
 pub(crate) async fn begin_fenced(store: &Postgres, lease: &Lease) -> Result<Tx, Error> {
+    let mut session = store.session().await?;
+    fence(&store.shared, &mut session, &[&store.shared.begin], lease).await?;
+    Ok(Tx::new(Arc::clone(&store.shared), session, lease.execution, Holds::Fence(lease.clone())))
+}
+
+/// Ends the transaction of a step and fences another one, so that nothing of the step's effect is left. No work
+/// follows, so it is at READ COMMITTED: a renewal that waited for the row and got it first is no conflict.
+pub(crate) async fn fence_anew(shared: &Shared, session: &mut Session, lease: &Lease) -> Result<(), Error> {
+    fence(shared, session, &["ROLLBACK", &shared.begin_relaying], lease).await
+}
+
+async fn fence(shared: &Shared, session: &mut Session, commands: &[&str], lease: &Lease) -> Result<(), Error> {
     let point = lease.recovery_point.as_ref().map(RecoveryPoint::as_str);
     let params: [&dyn Parameter; 6] = [
         &lease.scope().tenant(),
@@ -107,8 +121,7 @@ pub(crate) async fn begin_fenced(store: &Postgres, lease: &Lease) -> Result<Tx, 
         &lease.epoch,
         &point,
     ];
-    let (session, _) = store.begin_with(FENCE, &params).await?;
-    Ok(Tx::new(Arc::clone(&store.shared), session, lease.execution, Holds::Fence(lease.clone())))
+    shared.begin_on(session, commands, FENCE, &params).await.map(drop)
 }
 
 pub(crate) async fn stuck(store: &Postgres) -> Result<u64, Error> {

@@ -26,6 +26,7 @@
 //! # }
 //! ```
 
+mod claim;
 mod connect;
 mod deferred;
 mod error;
@@ -38,6 +39,7 @@ mod operator;
 mod outbox;
 mod parameter;
 mod reap;
+mod recent;
 mod seals;
 mod session;
 mod store;

@@ -35,7 +35,7 @@ macro_rules! functions {
 
 const MIGRATIONS: &[Migration] = migrations![
     1 "0001_installation", 2 "0002_keys", 3 "0003_audit", 4 "0004_outbox", 5 "0005_tick_xid", 6 "0006_inbox",
-    7 "0007_letters", 8 "0008_letter_ids",
+    7 "0007_letters", 8 "0008_letter_ids", 9 "0009_slots", 10 "0010_key_bounds",
 ];
 
 /// In the order of their dependencies.
@@ -46,6 +46,7 @@ const FUNCTIONS: &[(&str, &str)] = functions![
     "require_durable_commit",
     "require_rows",
     "claim",
+    "completing",
     "complete",
     "wait",
     "lease",
@@ -77,6 +78,7 @@ const FUNCTIONS: &[(&str, &str)] = functions![
     "page",
     "latest_positions",
     "uncovered",
+    "covered_upto",
     "settle_slots",
     "reselect",
     "begin_incarnation",

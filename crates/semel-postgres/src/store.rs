@@ -3,27 +3,24 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use deadpool_postgres::{Object, Pool};
 use semel::lease::{Lease, LeaseTerms};
 use semel::operator::{Audit, Eviction, KeyFilter, KeyRecord};
 use semel::store::Stored;
 use semel::{Ask, Claim, Error, Execution, Key, Scope, Store};
-use tokio::sync::{Notify, Semaphore};
+use tokio::sync::{Notify, OnceCell, Semaphore};
 use tokio::time::Instant;
 use tokio_postgres::Row;
-use uuid::Uuid;
 
+use crate::claim::Secret;
 use crate::connect::{self, Options};
 use crate::error::{classify, of_pool};
-use crate::flight::{Flight, Flown, Prepared};
+use crate::flight::{Flight, Prepared};
 use crate::parameter::Parameter;
+use crate::recent::Recent;
 use crate::session::{Connector, Session};
 use crate::tx::{Holds, Tx};
-use crate::{lease, migrate, operator, reap, seals};
-
-const CLAIM: &str = include_str!("sql/claim.sql");
-const WAIT: &str = "SELECT semel.wait($1, $2, $3)";
+use crate::{claim, lease, migrate, operator, reap, seals};
 
 /// How often leased work is looked at while a request waits for it: it holds no lock that could wake the waiting.
 const LEASED_LOOK: Duration = Duration::from_millis(200);
@@ -43,7 +40,13 @@ pub(crate) struct Shared {
     pub(crate) begin: String,
     /// The same at READ COMMITTED, for what relays do: it judges by what is there once a lock is had.
     pub(crate) begin_relaying: String,
-    waiting: Semaphore,
+    /// BEGIN with its isolation level alone: the next message of a claim sets the deadlines, together with the lock.
+    pub(crate) begin_claiming: String,
+    pub(crate) deadline_ms: String,
+    /// What the locks of keys are keyed with, once it has been read.
+    pub(crate) secret: OnceCell<Secret>,
+    pub(crate) recent: Recent,
+    pub(crate) waiting: Semaphore,
     /// Told when a transaction of this process that wrote events has ended.
     pub(crate) emitted: Notify,
 }
@@ -63,12 +66,22 @@ impl Postgres {
         let bounds = format!(
             "SET LOCAL idle_in_transaction_session_timeout = {deadline_ms}; SET LOCAL statement_timeout = {deadline_ms}"
         );
-        let begin = format!("BEGIN ISOLATION LEVEL {}; {bounds}", options.isolation.sql());
+        let begin_claiming = format!("BEGIN ISOLATION LEVEL {}", options.isolation.sql());
+        let begin = format!("{begin_claiming}; {bounds}");
         let begin_relaying = format!("BEGIN ISOLATION LEVEL READ COMMITTED; {bounds}");
-        let waiting = Semaphore::new(options.max_waiting);
-        let connector = Arc::new(connector);
-        let emitted = Notify::new();
-        let shared = Shared { pool, connector, options, begin, begin_relaying, waiting, emitted };
+        let shared = Shared {
+            pool,
+            connector: Arc::new(connector),
+            begin,
+            begin_relaying,
+            begin_claiming,
+            deadline_ms: deadline_ms.to_string(),
+            secret: OnceCell::new(),
+            recent: Recent::default(),
+            waiting: Semaphore::new(options.max_waiting),
+            emitted: Notify::new(),
+            options,
+        };
         Ok(Postgres { shared: Arc::new(shared) })
     }
 
@@ -141,12 +154,8 @@ impl Postgres {
             flight.statement(connection, statement);
         }
         flight.command(connection, "COMMIT");
-        let answers = match flight.fly_past(None).await {
-            Flown::Answered(answers) => answers,
-            Flown::Grounded(error) => return Err(classify(error)),
-        };
         // A COMMIT after a failed statement answers with success, so each of them is looked at; the first tells why.
-        match answers.into_iter().collect::<Result<Vec<_>, _>>() {
+        match flight.answers().await {
             Ok(mut answers) => {
                 session.release();
                 answers.truncate(statements.len() + 1);
@@ -163,79 +172,34 @@ impl Postgres {
     /// Begins a transaction and runs its first statement, in one flight.
     pub(crate) async fn begin_with(&self, sql: &str, params: &[&dyn Parameter]) -> Result<(Session, Vec<Row>), Error> {
         let mut session = self.session().await?;
+        let rows = self.shared.begin_on(&mut session, &[&self.shared.begin], sql, params).await?;
+        Ok((session, rows))
+    }
+}
+
+impl Shared {
+    /// Runs commands and the first statement of the transaction that they begin, in one flight.
+    pub(crate) async fn begin_on(
+        &self,
+        session: &mut Session,
+        commands: &[&str],
+        sql: &str,
+        params: &[&dyn Parameter],
+    ) -> Result<Vec<Row>, Error> {
         let connection = session.connection()?;
         let flown = async {
-            let prepared = Prepared::new(connection, self.shared.options.statements, sql, params.iter().copied());
-            let prepared = prepared.await?;
+            let prepared = Prepared::new(connection, self.options.statements, sql, params.iter().copied()).await?;
             let mut flight = Flight::default();
-            flight.command(connection, &self.shared.begin);
+            for command in commands {
+                flight.command(connection, command);
+            }
             flight.statement(connection, &prepared);
             flight.fly().await
         };
-        match flown.await {
-            Ok(rows) => Ok((session, rows)),
-            Err(error) => {
-                session.note(&error);
-                Err(classify(error))
-            }
-        }
-    }
-
-    async fn claim_now(&self, ask: &Ask) -> Result<Claim<Tx, Stored>, Error> {
-        let mut asked_before = false;
-        loop {
-            match self.claim_once(ask).await {
-                // A pooled connection may have died while it was idle, or a table changed under its statements. A claim
-                // alone changes nothing, so it is asked once more on another one.
-                Err(Error::Unavailable(_) | Error::Conflict(_)) if !asked_before => asked_before = true,
-                other => return other,
-            }
-        }
-    }
-
-    async fn claim_once(&self, ask: &Ask) -> Result<Claim<Tx, Stored>, Error> {
-        let fingerprint = ask.fingerprint.as_bytes().as_slice();
-        let params: [&dyn Parameter; 4] =
-            [&ask.scope.tenant(), &ask.scope.operation(), &ask.key.as_str(), &fingerprint];
-        let (session, rows) = self.begin_with(CLAIM, &params).await?;
-        let [row] = rows.as_slice() else {
-            return Err(Error::Statement("semel.claim returned no row".into()));
-        };
-        // Whatever is not fresh leaves nothing open: dropping the session rolls back, and nobody waits for it.
-        Ok(match read_claim(row, self.shared.options.retry_after)? {
-            Claim::Fresh(Granted { execution, replaces }) => {
-                let holds = Holds::Claim { ask: ask.clone(), replaces };
-                Claim::Fresh(Tx::new(Arc::clone(&self.shared), session, execution, holds))
-            }
-            Claim::Replay(stored) => Claim::Replay(stored),
-            Claim::InFlight { retry_after } => Claim::InFlight { retry_after },
-            Claim::Mismatch => Claim::Mismatch,
-            Claim::Resume(_) | Claim::Unknown => Claim::Unknown,
+        flown.await.map_err(|error| {
+            session.note(&error);
+            classify(error)
         })
-    }
-
-    /// Waits until the transaction that runs the key has ended. `false` when the time is over, or when too many wait
-    /// already. The server watches the time; the transaction's own deadlines bound a process that stops here.
-    async fn wait(&self, ask: &Ask, left: Duration) -> Result<bool, Error> {
-        let Ok(_permit) = self.shared.waiting.try_acquire() else { return Ok(false) };
-        let session = self.session().await?;
-        let connection = session.connection()?;
-        let wait_ms = left.as_millis().max(1);
-        let begin =
-            format!("{}; SET LOCAL lock_timeout = {wait_ms}; SET LOCAL statement_timeout = 0", self.shared.begin);
-        connection.batch_execute(&begin).await.map_err(classify)?;
-        let params: [&dyn Parameter; 3] = [&ask.scope.tenant(), &ask.scope.operation(), &ask.key.as_str()];
-        let waited = async {
-            let prepared = Prepared::new(connection, self.shared.options.statements, WAIT, params.into_iter());
-            prepared.await?.query(connection).await
-        };
-        let waited = waited.await.map_err(classify);
-        session.roll_back().await;
-        match waited {
-            Ok(_) => Ok(true),
-            Err(error) if is_lock_timeout(&error) => Ok(false),
-            Err(error) => Err(error),
-        }
     }
 }
 
@@ -245,7 +209,7 @@ impl Store for Postgres {
     async fn claim(&self, ask: &Ask) -> Result<Claim<Tx, Stored>, Error> {
         let ends = Instant::now() + ask.wait;
         loop {
-            let claim = self.claim_now(ask).await?;
+            let claim = claim::claim(self, ask).await?;
             let Claim::InFlight { retry_after } = claim else { return Ok(claim) };
             let left = ends.saturating_duration_since(Instant::now());
             if left.is_zero() {
@@ -255,7 +219,7 @@ impl Store for Postgres {
             let leased = retry_after != self.shared.options.retry_after;
             if leased {
                 tokio::time::sleep(LEASED_LOOK.min(left)).await;
-            } else if !self.wait(ask, left).await? {
+            } else if !claim::wait(self, ask, left).await? {
                 return Ok(claim);
             }
         }
@@ -317,51 +281,7 @@ impl Store for Postgres {
     }
 }
 
-/// What a fresh claim brings.
-pub(crate) struct Granted {
-    pub(crate) execution: Execution,
-    /// The expired row that the completion may replace.
-    pub(crate) replaces: Option<Uuid>,
-}
-
-/// Reads the row that `semel.claim` returns.
-pub(crate) fn read_claim(row: &Row, retry_after: Duration) -> Result<Claim<Granted, Stored>, Error> {
-    let outcome: &str = row.try_get("outcome").map_err(classify)?;
-    Ok(match outcome {
-        "fresh" => Claim::Fresh(Granted {
-            execution: row.try_get::<_, Uuid>("execution").map_err(classify)?.into(),
-            replaces: row.try_get("replaces").map_err(classify)?,
-        }),
-        other => read_refusal(other, row, retry_after)?,
-    })
-}
-
-/// Reads what `semel.claim` and `semel.lease` have in common.
-pub(crate) fn read_refusal<T>(outcome: &str, row: &Row, retry_after: Duration) -> Result<Claim<T, Stored>, Error> {
-    Ok(match outcome {
-        "replay" => Claim::Replay(Stored {
-            execution: row.try_get::<_, Uuid>("execution").map_err(classify)?.into(),
-            status: u16::try_from(row.try_get::<_, i16>("status").map_err(classify)?).unwrap_or(0),
-            headers: Bytes::from(row.try_get::<_, Vec<u8>>("headers").map_err(classify)?),
-            body: Bytes::from(row.try_get::<_, Vec<u8>>("body").map_err(classify)?),
-            sealed_by: row.try_get("sealed_by").map_err(classify)?,
-        }),
-        "in_flight" => {
-            let lease_ms: Option<i64> = row.try_get("retry_after_ms").map_err(classify)?;
-            let lease = lease_ms.map(|ms| Duration::from_millis(u64::try_from(ms).unwrap_or(0).max(1)));
-            Claim::InFlight { retry_after: lease.unwrap_or(retry_after) }
-        }
-        "mismatch" => Claim::Mismatch,
-        "unknown" => Claim::Unknown,
-        other => return Err(Error::Schema(format!("semel.claim answered {other:?}: run `semel migrate`"))),
-    })
-}
-
 /// A duration in milliseconds, as the functions take it.
 pub(crate) fn interval_ms(duration: Duration) -> i64 {
     i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)
-}
-
-fn is_lock_timeout(error: &Error) -> bool {
-    crate::error::sql_state(error) == Some(&tokio_postgres::error::SqlState::LOCK_NOT_AVAILABLE)
 }

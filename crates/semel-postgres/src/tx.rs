@@ -5,11 +5,14 @@ use std::sync::Arc;
 
 use deadpool_postgres::Object;
 use semel::lease::{Lease, RecoveryPoint};
-use semel::{Ask, Completion, Error, Event, Execution, failpoint};
+use semel::sink::Lane;
+use semel::{Ask, Claim, Completion, Error, Event, EventId, Execution, failpoint};
 use tokio::time::timeout;
 use tokio_postgres::Row;
 use uuid::Uuid;
 
+use crate::claim::LockId;
+use crate::connect::Statements;
 use crate::deferred::Deferred;
 use crate::error::{classify, is_aborted, is_conflict, is_connection_lost};
 use crate::flight::{Flight, Flown, Prepared};
@@ -18,8 +21,11 @@ use crate::outbox::emit::{EMIT, Emission};
 use crate::parameter::Parameter;
 use crate::session::Session;
 use crate::store::{Shared, interval_ms};
+use crate::{claim, lease};
 
 const COMPLETE: &str = include_str!("sql/complete.sql");
+const COMPLETE_PLAIN: &str = include_str!("sql/complete_plain.sql");
+const COMPLETE_WITH_EVENT: &str = include_str!("sql/complete_with_event.sql");
 const COMPLETE_LEASED: &str = include_str!("sql/complete_leased.sql");
 const ADVANCE: &str = include_str!("sql/advance.sql");
 
@@ -38,7 +44,8 @@ pub struct Tx {
     execution: Execution,
     holds: Holds,
     begun: bool,
-    has_savepoint: bool,
+    /// Whether a statement of the work was sent, or was about to be.
+    touched: bool,
     conflicted: bool,
     /// A statement was sent, or was about to be, and nobody waited for its answer: what it did is not known to the
     /// work.
@@ -56,8 +63,8 @@ pub struct Tx {
 
 /// What a transaction holds.
 pub(crate) enum Holds {
-    /// The claim on a key, and the expired row it may replace.
-    Claim { ask: Ask, replaces: Option<Uuid> },
+    /// The claim on a key, its lock, and the expired row it may replace.
+    Claim { ask: Ask, lock: LockId, replaces: Option<Uuid> },
     /// The fence of leased work.
     Fence(Lease),
     /// Nothing: an ordinary transaction.
@@ -72,7 +79,7 @@ impl Tx {
             execution,
             holds,
             begun: false,
-            has_savepoint: false,
+            touched: false,
             conflicted: false,
             unanswered: false,
             given_up: false,
@@ -126,10 +133,7 @@ impl Tx {
     pub async fn client(&mut self) -> Result<&tokio_postgres::Client, Error> {
         self.begin_execution();
         self.doubtful = true;
-        let first = self.needs_savepoint();
-        let set = behind_savepoint(self.connection()?, first, async { Ok(()) }).await;
-        self.has_savepoint |= first && set.is_ok();
-        self.note(set.map(drop).map_err(Failure::Driver)).await?;
+        self.note(Ok(())).await?;
         Ok(self.connection()?)
     }
 
@@ -139,7 +143,7 @@ impl Tx {
             return Err(Error::Settings("a transaction with a key is committed by completing it".to_owned()));
         }
         // Where every statement was answered with success, nothing is left to be asked.
-        let last = self.doubtful.then_some((STILL_GOOD, [].as_slice()));
+        let last = self.doubtful.then_some(Last { sql: STILL_GOOD, params: &[], emits: false });
         self.end(self.execution, last, None).await
     }
 
@@ -159,6 +163,7 @@ impl Tx {
 
     /// Something is about to be sent, whose answer [`Tx::note`] is to see.
     pub(crate) fn expect_answer(&mut self) {
+        self.touched = true;
         self.given_up |= self.unanswered;
         self.unanswered = true;
     }
@@ -173,32 +178,19 @@ impl Tx {
         self.unanswered || self.given_up
     }
 
-    /// The savepoint goes out with the first statement, so that it costs no round trip, and a transaction without
-    /// statements has none.
-    fn needs_savepoint(&self) -> bool {
-        !self.has_savepoint && !matches!(self.holds, Holds::Nothing)
-    }
-
     async fn send(&mut self, sql: &str, params: &[&dyn Parameter]) -> Result<Vec<Row>, Failure> {
         let connection = self.connection()?;
         let prepared = Prepared::new(connection, self.shared.options.statements, sql, params.iter().copied()).await?;
-        let first = self.needs_savepoint();
-        let rows = behind_savepoint(connection, first, prepared.query(connection)).await?;
-        self.has_savepoint |= first;
-        Ok(rows?)
+        Ok(prepared.query(connection).await?)
     }
 
     async fn send_counting(&mut self, sql: &str, params: &[&dyn Parameter]) -> Result<u64, Failure> {
         let connection = self.connection()?;
         let prepared = Prepared::new(connection, self.shared.options.statements, sql, params.iter().copied()).await?;
-        let first = self.needs_savepoint();
-        let count = behind_savepoint(connection, first, prepared.execute(connection)).await?;
-        self.has_savepoint |= first;
-        Ok(count?)
+        Ok(prepared.execute(connection).await?)
     }
 
-    /// Takes note of an answer: a conflict lets the work be run again, and a failed statement may have set the
-    /// savepoint all the same.
+    /// Takes note of an answer: a conflict lets the work be run again.
     pub(crate) async fn note<T>(&mut self, result: Result<T, Failure>) -> Result<T, Error> {
         self.unanswered = false;
         self.doubtful |= result.is_err();
@@ -233,7 +225,7 @@ impl Tx {
     async fn end(
         &mut self,
         emitting: Execution,
-        last: Option<(&str, &[&dyn Parameter])>,
+        last: Option<Last<'_>>,
         sent: Option<&'static str>,
     ) -> Result<(), Error> {
         let session = self.session.take().ok_or_else(|| Error::Statement("the transaction has ended".into()))?;
@@ -263,8 +255,8 @@ impl Tx {
                 let ready = Prepared::new(connection, statements, EMIT, emission.params().into_iter()).await;
                 prepared.push(ready.map_err(|error| self.classified(error))?);
             }
-            if let Some((last, params)) = last {
-                let ready = Prepared::new(connection, statements, last, params.iter().copied()).await;
+            if let Some(last) = &last {
+                let ready = Prepared::new(connection, statements, last.sql, last.params.iter().copied()).await;
                 prepared.push(ready.map_err(|error| self.classified(error))?);
             }
             let mut flight = Flight::default();
@@ -276,13 +268,14 @@ impl Tx {
             timeout(self.shared.options.commit_timeout, flight.fly_past(sent)).await
         };
         session.commits(false);
+        let emits = emission.is_some() || last.as_ref().is_some_and(|last| last.emits);
         let answers = match flown {
             Ok(Flown::Answered(answers)) => answers,
             // COMMIT was not sent: dropping the session rolls back.
             Ok(Flown::Grounded(error)) => return Err(self.classified(error)),
             Err(_) => {
                 session.discard();
-                self.tell(emission.is_some());
+                self.tell(emits);
                 return Err(Error::Ambiguous("COMMIT was not answered in time".into()));
             }
         };
@@ -292,18 +285,98 @@ impl Tx {
         match first_failure(answers) {
             None if completed => {
                 session.release();
-                self.tell(emission.is_some());
+                self.tell(emits);
                 Ok(())
             }
             None => Err(Error::Statement("the completion returned no row".into())),
             Some(error) => {
                 if matches!(error, Error::Ambiguous(_)) {
                     session.discard();
-                    self.tell(emission.is_some());
+                    self.tell(emits);
                 }
                 self.conflicted |= matches!(error, Error::Conflict(_));
                 Err(error)
             }
+        }
+    }
+
+    /// Stores the reply of a key that has no row by a plain statement, and the event with it if there is but one and it
+    /// has no headers. The functions do the same and cost more; they are for the rest, and for those whose statements
+    /// have no names and are planned each time.
+    async fn complete_plain(&mut self, ask: &Ask, completion: &Completion) -> Result<(), Error> {
+        let stored = &completion.stored;
+        let (fingerprint, execution) = (ask.fingerprint.as_bytes().as_slice(), self.execution.as_uuid());
+        let state = if completion.failed { "failed" } else { "completed" };
+        let status = stored.status.cast_signed();
+        let (headers, body) = (stored.headers.as_ref(), stored.body.as_ref());
+        let (sealed_by, retain_ms) = (stored.sealed_by.as_deref(), interval_ms(completion.retain));
+        let (tenant, operation, key) = (ask.scope.tenant(), ask.scope.operation(), ask.key.as_str());
+        let row: [&dyn Parameter; 11] = [
+            &tenant,
+            &operation,
+            &key,
+            &fingerprint,
+            &execution,
+            &state,
+            &status,
+            &headers,
+            &body,
+            &sealed_by,
+            &retain_ms,
+        ];
+        let sent = Some(failpoint::COMMIT_SENT);
+        // Headers are looked into by the function.
+        let event = match self.events.as_slice() {
+            [event] if event.headers.is_empty() => self.events.pop(),
+            _ => None,
+        };
+        let Some(event) = event else {
+            return self.end(self.execution, last(COMPLETE_PLAIN, &row), sent).await;
+        };
+        let id = EventId::derive(self.execution, 0).as_uuid();
+        let lane = Lane::of(&event.ordering_key).0.cast_signed();
+        let (topic, ordering_key) = (event.topic.as_str(), event.ordering_key.as_str());
+        let (event_type, content_type) = (event.event_type.as_str(), event.content_type.as_str());
+        let payload = event.payload.as_ref();
+        let (traceparent, tracestate) = (event.traceparent.as_deref(), event.tracestate.as_deref());
+        let event: [&dyn Parameter; 9] =
+            [&id, &lane, &topic, &ordering_key, &event_type, &content_type, &payload, &traceparent, &tracestate];
+        let params: Vec<&dyn Parameter> = row.into_iter().chain(event).collect();
+        let last = Last { sql: COMPLETE_WITH_EVENT, params: &params, emits: true };
+        self.end(self.execution, Some(last), sent).await
+    }
+
+    /// Takes the effect back and holds the key or the fence once more, in a new transaction. If somebody else has got
+    /// hold of the key in between, all is rolled back and it is [`Error::Raced`].
+    async fn take_back(&mut self) -> Result<(), Error> {
+        self.deferred.clear();
+        self.events.clear();
+        if !self.touched {
+            return Ok(());
+        }
+        self.forgive();
+        let held = self.hold_anew().await;
+        if held.is_err() {
+            self.roll_back().await;
+        }
+        held
+    }
+
+    async fn hold_anew(&mut self) -> Result<(), Error> {
+        let session = self.session.as_mut().ok_or_else(|| Error::Statement("the transaction has ended".into()))?;
+        claim::require_held(&self.shared, session, self.execution).await?;
+        match &mut self.holds {
+            Holds::Claim { ask, lock, replaces } => {
+                let Claim::Fresh(granted) =
+                    claim::begin_anew(&self.shared, session, ask, *lock, self.execution).await?
+                else {
+                    return Err(Error::Raced);
+                };
+                *replaces = granted.replaces;
+                Ok(())
+            }
+            Holds::Fence(lease) => lease::fence_anew(&self.shared, session, lease).await,
+            Holds::Nothing => Ok(()),
         }
     }
 
@@ -326,24 +399,31 @@ impl Tx {
     }
 }
 
-/// Runs a statement, behind the savepoint in the same flight if that is still `needed`. `Err` if the savepoint could
-/// not be set; the statement's own failure is within.
-async fn behind_savepoint<T>(
-    connection: &Object,
-    needed: bool,
-    statement: impl Future<Output = Result<T, tokio_postgres::Error>>,
-) -> Result<Result<T, tokio_postgres::Error>, tokio_postgres::Error> {
-    if !needed {
-        return Ok(statement.await);
-    }
-    let (savepoint, answer) = futures_util::join!(connection.batch_execute("SAVEPOINT semel_effect"), statement);
-    savepoint.map(|()| answer)
+/// The last statement before COMMIT.
+struct Last<'a> {
+    sql: &'a str,
+    params: &'a [&'a dyn Parameter],
+    /// Whether it writes an event, too.
+    emits: bool,
+}
+
+fn last<'a>(sql: &'a str, params: &'a [&'a dyn Parameter]) -> Option<Last<'a>> {
+    Some(Last { sql, params, emits: false })
 }
 
 /// Why a statement failed.
 pub(crate) enum Failure {
     Driver(tokio_postgres::Error),
     Ours(Error),
+}
+
+impl Failure {
+    pub(crate) fn classified(self) -> Error {
+        match self {
+            Failure::Driver(error) => classify(error),
+            Failure::Ours(error) => error,
+        }
+    }
 }
 
 impl From<tokio_postgres::Error> for Failure {
@@ -392,16 +472,7 @@ impl semel::Tx for Tx {
 
     async fn complete(mut self, completion: &Completion) -> Result<(), Error> {
         if !completion.keep_effect {
-            self.deferred.clear();
-            self.events.clear();
-            if self.has_savepoint {
-                self.forgive();
-                let back = self.connection()?.batch_execute("ROLLBACK TO SAVEPOINT semel_effect").await;
-                if let Err(error) = back {
-                    self.roll_back().await;
-                    return Err(classify(error));
-                }
-            }
+            self.take_back().await?;
         }
         let stored = &completion.stored;
         let status = i32::from(stored.status);
@@ -409,7 +480,12 @@ impl semel::Tx for Tx {
         let retain_ms = interval_ms(completion.retain);
         let sealed_by = stored.sealed_by.as_deref();
         match std::mem::replace(&mut self.holds, Holds::Nothing) {
-            Holds::Claim { ask, replaces } => {
+            Holds::Claim { ask, lock, replaces: None } if self.shared.options.statements == Statements::Named => {
+                self.complete_plain(&ask, completion).await?;
+                self.shared.recent.remember(lock);
+                Ok(())
+            }
+            Holds::Claim { ask, lock, replaces } => {
                 let fingerprint = ask.fingerprint.as_bytes().as_slice();
                 let params: [&dyn Parameter; 12] = [
                     &ask.scope.tenant(),
@@ -425,7 +501,9 @@ impl semel::Tx for Tx {
                     &completion.failed,
                     &sealed_by,
                 ];
-                self.end(self.execution, Some((COMPLETE, &params)), Some(failpoint::COMMIT_SENT)).await
+                self.end(self.execution, last(COMPLETE, &params), Some(failpoint::COMMIT_SENT)).await?;
+                self.shared.recent.remember(lock);
+                Ok(())
             }
             Holds::Fence(lease) => {
                 let emitting = lease.execution.step(lease.recovery_point.as_ref());
@@ -442,7 +520,7 @@ impl semel::Tx for Tx {
                     &completion.failed,
                     &sealed_by,
                 ];
-                self.end(emitting, Some((COMPLETE_LEASED, &params)), Some(failpoint::COMMIT_SENT)).await
+                self.end(emitting, last(COMPLETE_LEASED, &params), Some(failpoint::COMMIT_SENT)).await
             }
             Holds::Nothing => {
                 self.roll_back().await;
@@ -468,7 +546,7 @@ impl semel::Tx for Tx {
             &retain_ms,
         ];
         let emitting = lease.execution.step(lease.recovery_point.as_ref());
-        self.end(emitting, Some((ADVANCE, &params)), Some(failpoint::COMMIT_SENT)).await
+        self.end(emitting, last(ADVANCE, &params), Some(failpoint::COMMIT_SENT)).await
     }
 
     async fn rollback(mut self) {

@@ -139,6 +139,7 @@ impl Config {
             reaper: Reaper {
                 every: duration("reaper.every", 10 * MILLISECOND, 24 * HOUR)?,
                 batch: layers.read("reaper.batch", |text| value::number(text, 1..=100_000))?,
+                rest: layers.read("reaper.rest", |text| value::number(text, 0..=100))?,
             },
             relay: RelayConfig::read(layers)?,
             consume: ConsumeConfig::read(layers, transaction_deadline)?,

@@ -58,7 +58,12 @@ pub(crate) const METRICS: &[(&str, Kind, &[&str], &str)] = &[
     ("semel_publish_lag_seconds", Kind::Histogram, &[], "From an event's emission to the sink's acknowledgement"),
     ("semel_relay_lanes", Kind::Gauge, &[], "Lanes that this process relays, of 64"),
     ("semel_relay_failures_total", Kind::Counter, &[], "What a relay could not do and tries again"),
-    ("semel_outbox_slots_added_total", Kind::Counter, &[], "Parts of the outbox added because none was free to reuse"),
+    (
+        "semel_outbox_slots_full",
+        Kind::Gauge,
+        &[],
+        "1 while no part of the outbox is free to go on to, so that one grows",
+    ),
     (
         "semel_outbox_rotation_blocked",
         Kind::Gauge,

@@ -34,7 +34,6 @@ pub mod inbox;
 pub mod naive;
 #[cfg(feature = "full")]
 pub mod outbox;
-#[cfg(feature = "full")]
 pub mod pgbouncer;
 #[cfg(feature = "full")]
 pub mod poll;

@@ -1,4 +1,4 @@
-//! A private pgbouncer in transaction mode.
+//! A private pgbouncer.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
@@ -14,8 +14,16 @@ use crate::cluster::{free_port, target_dir};
 const PORT_ATTEMPTS: u32 = 5;
 const WAIT: Duration = Duration::from_secs(20);
 
-/// A running pooler: each transaction may get another server session, and no statement prepared by name survives.
-/// Dropping it ends it.
+/// For how long a client of the pooler has a session of the server to itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mode {
+    /// For a transaction: each may get another one, and no statement prepared by name survives.
+    Transaction,
+    /// For as long as the client is connected.
+    Session,
+}
+
+/// A running pooler. Dropping it ends it.
 #[derive(Debug)]
 pub struct Bouncer {
     child: Child,
@@ -27,8 +35,13 @@ pub struct Bouncer {
 }
 
 impl Bouncer {
-    /// Starts a pooler in front of the server that `postgres_url` leads to, for all its databases.
+    /// Starts a pooler in transaction mode in front of the server that `postgres_url` leads to, for all its databases.
     pub fn start(postgres_url: &str) -> io::Result<Bouncer> {
+        Bouncer::start_in(Mode::Transaction, postgres_url)
+    }
+
+    /// The same in another mode.
+    pub fn start_in(mode: Mode, postgres_url: &str) -> io::Result<Bouncer> {
         let server = PostgresUrl::parse(postgres_url).map_err(io::Error::other)?;
         let program = find_program("pgbouncer").ok_or_else(|| {
             io::Error::new(io::ErrorKind::NotFound, "pgbouncer was not found: run `apt-get install pgbouncer`")
@@ -42,7 +55,7 @@ impl Bouncer {
             let home = account.directory(&dir)?;
             let port = free_port()?;
             let settings = home.join("pgbouncer.ini");
-            account.write(&settings, &configuration(&server, port))?;
+            account.write(&settings, &configuration(mode, &server, port))?;
             let log = std::fs::File::create(home.join("pgbouncer.log"))?;
             let child = account
                 .command(&program)
@@ -98,13 +111,17 @@ impl Drop for Bouncer {
     }
 }
 
-fn configuration(server: &PostgresUrl, port: u16) -> String {
+fn configuration(mode: Mode, server: &PostgresUrl, port: u16) -> String {
     // With auth_type any, clients are let in and every server session is opened as the one user named here.
     let user = if server.user_name().is_empty() { "postgres" } else { server.user_name() };
     let password = server.password().map(|password| format!(" password={password}")).unwrap_or_default();
+    let mode = match mode {
+        Mode::Transaction => "transaction",
+        Mode::Session => "session",
+    };
     format!(
         "[databases]\n* = host={} port={} user={user}{password}\n\n[pgbouncer]\nlisten_addr = 127.0.0.1\n\
-         listen_port = {port}\nunix_socket_dir =\nauth_type = any\npool_mode = transaction\nmax_client_conn = 500\n\
+         listen_port = {port}\nunix_socket_dir =\nauth_type = any\npool_mode = {mode}\nmax_client_conn = 500\n\
          default_pool_size = 20\nignore_startup_parameters = extra_float_digits\nserver_tls_sslmode = disable\n",
         server.host, server.port
     )

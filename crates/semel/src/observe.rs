@@ -93,7 +93,7 @@ pub fn relay_failed() {
 
 /// Takes note of how making room in the outbox went.
 pub fn outbox_tidied(tidied: &Tidied) {
-    metrics::counter!("semel_outbox_slots_added_total").increment(tidied.added);
+    gauge("semel_outbox_slots_full", u64::from(tidied.full));
     gauge("semel_outbox_rotation_blocked", u64::from(!tidied.blockers.is_empty()));
 }
 

@@ -214,8 +214,8 @@ pub struct Tidied {
     pub switched: bool,
     /// How many parts were emptied, or how many rows deleted where storage has no parts.
     pub emptied: u64,
-    /// How many parts were added because none was free.
-    pub added: u64,
+    /// Whether there was no free part to go on to: the one that is written to grows meanwhile.
+    pub full: bool,
     /// Who keeps a part from being emptied.
     pub blockers: Vec<Blocker>,
 }

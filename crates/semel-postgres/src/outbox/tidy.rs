@@ -19,23 +19,23 @@ const RECORD: &str = "SELECT semel.record_switch()";
 const EMPTY: &str = include_str!("../sql/empty_slot.sql");
 const BLOCKERS: &str = include_str!("../sql/outbox_blockers.sql");
 
-/// The bounds of how long a slot is written to. In between it is a quarter of what is kept, so that what is kept too
-/// long is kept a quarter longer, and about five slots are in use.
-const OPEN_FOR: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(600));
+/// How long a slot is written to at least. Otherwise it is a quarter of what is kept, so that what is kept too long is
+/// kept a quarter longer, and about six slots of eight are in use.
+const OPEN_FOR: Duration = Duration::from_secs(1);
 
-/// The most slots that one call empties: as many as there can be.
+/// The most slots that one call empties; databases from before migration 9 may have so many.
 const MAX_SLOTS: usize = 64;
 
 /// How long a slot is written to before the next one is. Whoever keeps nothing wants it gone at once.
 fn open_for(keep: Duration) -> Duration {
-    if keep.is_zero() { keep } else { (keep / 4).clamp(OPEN_FOR.0, OPEN_FOR.1) }
+    if keep.is_zero() { keep } else { (keep / 4).max(OPEN_FOR) }
 }
 
 pub(super) async fn tidy(store: &Postgres, keep: Duration) -> Result<Tidied, Error> {
     let mut tidied = Tidied::default();
     let prepared = step(store, PREPARE, &[&interval_ms(open_for(keep))]).await?;
-    tidied.added = u64::from(prepared.as_deref() == Some("added"));
-    if matches!(prepared.as_deref(), Some("ready" | "added")) {
+    tidied.full = prepared.as_deref() == Some("full");
+    if prepared.as_deref() == Some("ready") {
         tidied.switched = switch(store).await?;
     }
     store.call(RECORD, &[]).await?;
@@ -55,7 +55,7 @@ pub(super) async fn tidy(store: &Postgres, keep: Duration) -> Result<Tidied, Err
 /// Switches to another slot whatever the time. What is left in the old one is of another incarnation, and readers shall
 /// not have to look through it for long.
 pub(super) async fn switch_now(store: &Postgres) -> Result<(), Error> {
-    if matches!(step(store, PREPARE, &[&0_i64]).await?.as_deref(), Some("ready" | "added")) {
+    if step(store, PREPARE, &[&0_i64]).await?.as_deref() == Some("ready") {
         switch(store).await?;
     }
     store.call(RECORD, &[]).await.map(drop)
@@ -103,11 +103,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_slot_is_open_for_a_quarter_of_what_is_kept_within_bounds() {
+    fn a_slot_is_open_for_a_quarter_of_what_is_kept() {
         let seconds = Duration::from_secs;
         assert_eq!(open_for(Duration::ZERO), Duration::ZERO);
         assert_eq!(open_for(Duration::from_millis(10)), seconds(1));
         assert_eq!(open_for(seconds(60)), seconds(15));
-        assert_eq!(open_for(seconds(7 * 24 * 3600)), seconds(600));
+        assert_eq!(open_for(seconds(7 * 24 * 3600)), seconds(7 * 6 * 3600));
     }
 }

@@ -4,7 +4,7 @@ use semel::event::{EventId, MAX_PAYLOAD_BYTES};
 use semel::outbox::{Cursor, MAX_EVENTS};
 use semel::sink::Lane;
 use semel::{Ask, Claim, Completion, Error, Event, Execution, Fingerprint, Join, Key, Scope, Store, Tx as _};
-use semel_postgres::Postgres;
+use semel_postgres::{Options, Postgres, Statements, Tx};
 use semel_testkit::counts::rounds;
 use uuid::Uuid;
 
@@ -70,29 +70,96 @@ async fn a_rollback_to_a_savepoint_takes_its_events_and_their_numbers_along() {
     assert_eq!(ids, [EventId::derive(execution, 0), EventId::derive(execution, 1)]);
 }
 
-/// A statement of the work may call the function; what the work emits then counts on.
+/// A statement of the work may call the function; what the work emits then counts on, however it is written: one event
+/// without headers by the completion's own statement, others by the function.
 #[tokio::test]
 async fn what_sql_and_rust_emit_in_one_transaction_has_different_ids() {
     let shop = Shop::open().await;
+    let unnamed = Options { statements: Statements::Unnamed, ..Options::default() };
+    let unnamed = Postgres::open(&shop.database.url(), unnamed).unwrap();
+    let (mut after, other) = (Cursor::START, Execution::mint());
+    for store in [&shop.store, &unnamed] {
+        for (by_sql, by_rust, has_headers) in
+            [(0, 0, false), (0, 1, false), (0, 1, true), (1, 1, false), (2, 1, true), (1, 2, false)]
+        {
+            let (tx, ask) = fresh(store).await;
+            let (execution, mut tx) = (tx.execution(), tx);
+            for _ in 0..by_sql {
+                tx.execute("SELECT semel.emit('topic', 'by-sql', 'happened', '{}')", &[]).await.unwrap();
+            }
+            for _ in 0..by_rust {
+                let event = event("by-rust").traced("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", None);
+                tx.emit(if has_headers { event.header("name", "value").unwrap() } else { event });
+            }
+            complete(tx, 201).await.unwrap();
+            let found = shop.read(&mut after, ALL).await;
+            let ids: Vec<EventId> = found.iter().map(|written| written.id).collect();
+            let expected: Vec<EventId> = (0..by_sql + by_rust).map(|n| EventId::derive(execution, n)).collect();
+            assert_eq!(ids, expected, "{by_sql} {by_rust} {has_headers}");
+            for written in found.iter().filter(|written| written.event.ordering_key == "by-rust") {
+                assert_eq!(written.lane, Lane::of("by-rust"));
+                assert_eq!(written.event.payload, event("by-rust").payload);
+                assert!(written.event.traceparent.is_some());
+                assert_eq!(written.event.headers.len(), usize::from(has_headers));
+            }
+            let Claim::Replay(stored) = store.claim(&ask).await.unwrap() else { panic!("it has run") };
+            assert_eq!((stored.execution, stored.status, &stored.body[..]), (execution, 201, &b"body"[..]));
+        }
+        // What another run emitted in this transaction does not count.
+        let (mut tx, _) = fresh(store).await;
+        let execution = tx.execution();
+        let by_other = "SELECT semel.emit('topic', 'other', 'happened', '{}', p_execution => $1)";
+        tx.execute(by_other, &[&other.as_uuid()]).await.unwrap();
+        tx.emit(event("by-rust"));
+        complete(tx, 201).await.unwrap();
+        let ids: Vec<EventId> = shop.read(&mut after, ALL).await.iter().map(|written| written.id).collect();
+        assert_eq!(ids, [EventId::derive(other, 0), EventId::derive(execution, 0)]);
+    }
+}
+
+/// Whatever refuses the reply or the event takes both along, and the effect (I1, I4): nobody looks before COMMIT.
+#[tokio::test]
+async fn a_completion_that_is_refused_leaves_neither_key_nor_event_nor_effect() {
+    let shop = Shop::open().await;
+    let client = shop.database.connect().await;
+    client.batch_execute("CREATE TABLE effects (key text)").await.unwrap();
+    let trigger = |table: &str, name: &str| {
+        format!(
+            "CREATE FUNCTION {name}() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'refused'; END $$; \
+             CREATE TRIGGER {name} BEFORE INSERT ON {table} FOR EACH ROW EXECUTE FUNCTION {name}()"
+        )
+    };
+    for (table, name) in [("semel.events", "no_event"), ("semel.keys", "no_key")] {
+        client.batch_execute(&trigger(table, name)).await.unwrap();
+        let (mut tx, ask) = fresh(&shop.store).await;
+        tx.execute("INSERT INTO effects VALUES ('x')", &[]).await.unwrap();
+        tx.emit(event("k"));
+        let error = complete(tx, 201).await.unwrap_err();
+        assert!(format!("{error:?}").contains("refused"), "{error:?}");
+        client.batch_execute(&format!("DROP TRIGGER {name} ON {table}")).await.unwrap();
+        for left in ["effects", "semel.keys", "semel.events"] {
+            assert_eq!(shop.number(&format!("SELECT count(*) FROM {left}")).await, 0, "{left} after {name}");
+        }
+        assert!(matches!(shop.store.claim(&ask).await.unwrap(), Claim::Fresh(_)));
+    }
+    // A status that no reply has is refused by the table.
+    let (tx, _) = fresh(&shop.store).await;
+    let error = complete(tx, 199).await.unwrap_err();
+    assert!(format!("{error:?}").contains("keys_fit"), "{error:?}");
+}
+
+async fn fresh(store: &Postgres) -> (Tx, Ask) {
     let scope = Scope::new("tenant", "charge").unwrap();
     let ask = Ask::new(&scope, &Key::random(), &Fingerprint::of_bytes(b"x"));
-    let Claim::Fresh(mut tx) = shop.store.claim(&ask).await.unwrap() else { panic!("the key is new") };
-    let execution = tx.execution();
-    tx.execute("SELECT semel.emit('topic', 'by-sql', 'happened', '{}')", &[]).await.unwrap();
-    tx.emit(event("by-rust"));
-    tx.emit(event("by-rust"));
-    let stored = semel::store::Stored {
-        execution,
-        status: 201,
-        headers: Default::default(),
-        body: Default::default(),
-        sealed_by: None,
-    };
+    let Claim::Fresh(tx) = store.claim(&ask).await.unwrap() else { panic!("the key is new") };
+    (tx, ask)
+}
+
+async fn complete(tx: Tx, status: u16) -> Result<(), semel::Error> {
+    let (execution, body) = (tx.execution(), "body".into());
+    let stored = semel::store::Stored { execution, status, headers: Default::default(), body, sealed_by: None };
     let retain = std::time::Duration::from_secs(60);
-    tx.complete(&Completion { stored, keep_effect: true, failed: false, retain }).await.unwrap();
-    let found = shop.read(&mut Cursor::START.clone(), ALL).await;
-    let ids: Vec<EventId> = found.iter().map(|written| written.id).collect();
-    assert_eq!(ids, (0..3).map(|n| EventId::derive(execution, n)).collect::<Vec<_>>());
+    tx.complete(&Completion { stored, keep_effect: true, failed: false, retain }).await
 }
 
 #[tokio::test]

@@ -3,13 +3,17 @@
 use std::time::Duration;
 
 use semel::Outbox;
-use semel::outbox::{Cursor, Tidied};
+use semel::outbox::{Cursor, LaneState, Tidied};
 use semel_testkit::counts::rounds;
+use semel_testkit::poll::until;
 use tokio_postgres::IsolationLevel;
 
-use crate::{ALL, Shop, emit, keys, text};
+use crate::{ALL, LEASE, Shop, emit, keys, text};
 
-const SLOTS: &str = "SELECT string_agg(state, ' ' ORDER BY slot) FROM semel.slots";
+const ALL_SLOTS: &str = "SELECT string_agg(state, ' ' ORDER BY slot) FROM semel.slots";
+
+/// The others are free, as long as no more than two are in use.
+const FIRST_SLOTS: &str = "SELECT string_agg(state, ' ' ORDER BY slot) FROM semel.slots WHERE slot < 3";
 
 impl Shop {
     async fn tidy(&self) -> Tidied {
@@ -29,7 +33,18 @@ impl Shop {
     }
 
     async fn state(&self) -> String {
-        text(&self.database.connect().await, SLOTS).await
+        text(&self.database.connect().await, FIRST_SLOTS).await
+    }
+
+    async fn state_of_all(&self) -> String {
+        text(&self.database.connect().await, ALL_SLOTS).await
+    }
+
+    /// Waits until somebody waits for a lock.
+    async fn until_somebody_waits(&self) {
+        let waiting = "SELECT count(*) FROM pg_locks WHERE NOT granted
+                       AND database = (SELECT oid FROM pg_database WHERE datname = current_database())";
+        until("somebody waits", async || self.number(waiting).await > 0).await;
     }
 }
 
@@ -59,15 +74,15 @@ async fn rotation_waits_for_a_transaction_that_is_held_open_and_nobody_waits_for
     let queued = "SELECT count(*) FROM pg_locks l JOIN pg_class c ON c.oid = l.relation
                   WHERE NOT l.granted AND c.relnamespace = 'semel'::regnamespace
                     AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())";
-    let (mut published, mut switched, mut added, mut more) = (Vec::new(), 0, 0, 0);
-    while !writers.is_empty() || switched < 2 || added < 1 {
+    let (mut published, mut switched, mut full, mut more) = (Vec::new(), 0, 0, 0);
+    while !writers.is_empty() || switched < 7 || full < 2 {
         if writers.is_empty() {
             shop.emit(&["more"]).await;
             more += 1;
         }
         published.extend(shop.publish().await);
         let tidied = shop.tidy().await;
-        (switched, added) = (switched + u64::from(tidied.switched), added + tidied.added);
+        (switched, full) = (switched + u64::from(tidied.switched), full + u64::from(tidied.full));
         assert_eq!(tidied.emptied, 0, "the held transaction may still write to every slot that was closed since");
         assert_eq!(shop.number(queued).await, 0, "somebody waits for a table of the outbox");
         if tidied.switched {
@@ -156,6 +171,107 @@ async fn a_rotation_that_is_cut_off_anywhere_loses_nothing_and_is_settled() {
     assert_eq!(shop.state().await, "free open free");
     shop.emit(&["after"]).await;
     assert_eq!(shop.publish().await, ["after"], "positions were kept");
+}
+
+/// Rule 13: a slot that is attached while a session plans a query may stay unknown to that session for good. So there
+/// are all that there will be, and when none is free the open one is written to.
+#[tokio::test]
+async fn nothing_is_attached_while_the_outbox_is_in_use_and_a_full_one_takes_events() {
+    let shop = Shop::open().await;
+    let changes = semel_postgres::functions().iter().filter(|(_, sql)| {
+        let sql = sql.to_uppercase();
+        ["CREATE TABLE", "ATTACH", "DETACH", "DROP TABLE"].iter().any(|change| sql.contains(change))
+    });
+    assert_eq!(changes.map(|(name, _)| *name).collect::<Vec<_>>(), [""; 0]);
+
+    let mut expected = Vec::new();
+    let keep = Duration::from_secs(3_600);
+    while shop.state_of_all().await.contains("free") {
+        expected.push(format!("key-{}", expected.len()));
+        shop.emit(&[&expected[expected.len() - 1]]).await;
+        let client = shop.database.connect().await;
+        assert_eq!(text(&client, "SELECT semel.prepare_slot('0')").await, "ready");
+        for step in ["SELECT semel.switch_slot()", "SELECT semel.record_switch()"] {
+            client.query_one(step, &[]).await.unwrap();
+        }
+        assert!(!shop.store.tidy_outbox(keep).await.unwrap().full);
+    }
+    assert_eq!(shop.number("SELECT count(*) FROM semel.slots").await, 8);
+    for _ in 0..3 {
+        expected.push(format!("key-{}", expected.len()));
+        shop.emit(&[&expected[expected.len() - 1]]).await;
+        let client = shop.database.connect().await;
+        assert_eq!(text(&client, "SELECT semel.prepare_slot('0')").await, "full");
+    }
+    assert_eq!(shop.publish().await, expected);
+    // Published and passed: from now on there is room again.
+    assert!(shop.tidy().await.full);
+    shop.tidy_until_emptied(1).await;
+    shop.emit(&["after"]).await;
+    assert!(!shop.tidy().await.full);
+    assert_eq!(shop.publish().await, ["after"]);
+}
+
+/// What was running when the lanes' ticks were stored is looked at by itself, however far the lanes have come since.
+#[tokio::test]
+async fn what_commits_late_is_in_the_backlog_and_keeps_its_slot() {
+    let shop = Shop::open().await;
+    let client = shop.database.connect().await;
+    let backlog = async || shop.store.backlog().await.unwrap().events;
+    let mut holder = shop.database.connect().await;
+    let mut held = holder.transaction().await.unwrap();
+    emit(&mut held, &["held"]).await;
+    shop.emit(&["first"]).await;
+    assert_eq!(shop.publish().await, ["first"]);
+    assert_eq!(backlog().await, 0);
+    assert_eq!(text(&client, "SELECT semel.prepare_slot('0')").await, "ready");
+    for step in ["SELECT semel.switch_slot()", "SELECT semel.record_switch()"] {
+        client.query_one(step, &[]).await.unwrap();
+    }
+    shop.emit(&["second"]).await;
+    assert_eq!(backlog().await, 1);
+    assert_eq!(shop.publish().await, ["second"]);
+    assert_eq!(text(&client, "SELECT semel.empty_slot('0')").await, "blocked");
+    held.commit().await.unwrap();
+    assert_eq!(backlog().await, 1, "its id is far below what lanes have passed");
+    assert_eq!(text(&client, "SELECT semel.empty_slot('0')").await, "unpublished");
+    assert_eq!(shop.publish().await, ["held"]);
+    assert_eq!(backlog().await, 0);
+    assert_eq!(text(&client, "SELECT semel.empty_slot('0')").await, "emptied");
+}
+
+/// Rule 13: lanes are taken while a slot is emptied that held their positions. To a statement that began before, the
+/// table is empty and what was carried over does not exist yet.
+#[tokio::test(flavor = "multi_thread")]
+async fn lanes_that_are_taken_while_a_slot_is_emptied_keep_their_positions() {
+    let shop = Shop::open().await;
+    let client = shop.database.connect().await;
+    shop.emit(&["one", "two"]).await;
+    let relay = shop.store.join_relays("first", LEASE).await.unwrap();
+    let lanes = shop.store.take_lanes(relay.id, 64).await.unwrap();
+    let mut cursor = Cursor::START;
+    shop.read(&mut cursor, ALL).await;
+    let counted = |lane: LaneState| LaneState { cursor, counts: [("topic".to_owned(), 7)].into(), ..lane };
+    let stood: Vec<LaneState> = lanes.into_iter().map(counted).collect();
+    shop.store.leave_lanes(relay.id, &stood).await.unwrap();
+    assert_eq!(text(&client, "SELECT semel.prepare_slot('0')").await, "ready");
+    for step in ["SELECT semel.switch_slot()", "SELECT semel.record_switch()"] {
+        client.query_one(step, &[]).await.unwrap();
+    }
+
+    let emptying = shop.database.connect().await;
+    emptying.batch_execute("BEGIN").await.unwrap();
+    assert_eq!(text(&emptying, "SELECT semel.empty_slot('0')").await, "emptied");
+    let taking = {
+        let store = shop.store.clone();
+        tokio::spawn(async move {
+            let relay = store.join_relays("second", LEASE).await.unwrap();
+            store.take_lanes(relay.id, 64).await.unwrap()
+        })
+    };
+    shop.until_somebody_waits().await;
+    emptying.batch_execute("COMMIT").await.unwrap();
+    assert_eq!(taking.await.unwrap(), stood);
 }
 
 /// Several relays tidy at once; each event is published once, whatever is switched and emptied meanwhile.

@@ -308,6 +308,13 @@ pub(crate) const SETTINGS: &[Setting] = &[
         SANDBOX | RUN,
         "The most keys or messages deleted in one transaction",
     ),
+    open(
+        "reaper.rest",
+        "3",
+        "a whole number from 0 to 100",
+        SANDBOX | RUN,
+        "How many times as long as a full batch took the reaper rests after it",
+    ),
     open("log_format", "text", "text or json", ALL, "How log lines on stderr look"),
     open("log", "info", "a filter such as info, debug or semel=debug,warn", ALL, "What is logged"),
 ];

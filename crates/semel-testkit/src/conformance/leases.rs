@@ -213,6 +213,16 @@ pub async fn leased_work_completes_and_replays<H: Harness>() {
     assert_eq!(lab.charge(&key, 200).await.unwrap(), Outcome::Replayed(reply(201, &key)));
 }
 
+/// The refusal of the last step is remembered, what that step did before it is not, and earlier steps stay.
+pub async fn a_refused_last_step_is_stored_without_its_effect<H: Harness>() {
+    let (lab, key) = (Lab::<H>::open().await, Key::random());
+    let mut lease = fresh(&lab, &key).await;
+    step(&lab, &mut lease, "reserved").await.unwrap();
+    assert!(matches!(finish(&lab, &lease, 402).await.unwrap(), Outcome::Fresh(_)));
+    assert_eq!(lab.effects(&key).await, 1);
+    assert_eq!(lab.charge(&key, 200).await.unwrap(), Outcome::Replayed(reply(402, &key)));
+}
+
 /// The fingerprint of leased work is known while it runs.
 pub async fn a_leased_key_with_another_fingerprint_is_a_mismatch<H: Harness>() {
     let (lab, key) = (Lab::<H>::open().await, Key::random());

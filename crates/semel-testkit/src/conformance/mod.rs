@@ -36,6 +36,7 @@ macro_rules! conformance_tests {
             }
             refusals {
                 a_4xx_after_execution_began_is_stored_without_its_effect,
+                a_4xx_of_an_expired_key_is_stored_in_its_place,
                 a_4xx_before_execution_began_is_not_stored,
                 a_kept_4xx_is_stored_with_its_effect,
                 a_409_or_429_is_not_stored,
@@ -65,6 +66,7 @@ macro_rules! conformance_tests {
                 a_released_lease_is_taken_over_at_once,
                 a_lease_is_renewed_while_work_runs,
                 leased_work_completes_and_replays,
+                a_refused_last_step_is_stored_without_its_effect,
                 a_leased_key_with_another_fingerprint_is_a_mismatch,
                 a_leased_key_can_run_again_after_it_expired,
             }

@@ -16,6 +16,16 @@ pub async fn a_4xx_after_execution_began_is_stored_without_its_effect<H: Harness
     assert_eq!(lab.charge(&key, 201).await.unwrap(), Outcome::Replayed(reply(402, &key)));
 }
 
+/// A refusal takes the place of what has expired.
+pub async fn a_4xx_of_an_expired_key_is_stored_in_its_place<H: Harness>() {
+    let (lab, key) = (Lab::<H>::open().await, Key::random());
+    lab.charge(&key, 201).await.unwrap();
+    lab.harness.age(Duration::from_secs(25 * 60 * 60)).await;
+    assert_eq!(lab.charge(&key, 402).await.unwrap(), Outcome::Fresh(reply(402, &key)));
+    assert_eq!(lab.effects(&key).await, 1);
+    assert_eq!(lab.charge(&key, 201).await.unwrap(), Outcome::Replayed(reply(402, &key)));
+}
+
 /// A request that was refused before it did anything may be mended and sent again.
 pub async fn a_4xx_before_execution_began_is_not_stored<H: Harness>() {
     let (lab, key) = (Lab::<H>::open().await, Key::random());

@@ -10,7 +10,7 @@ use semel::source::Recognition;
 use semel::{Error, Event, Fingerprint, Inbox, Key, Reply, Scope, Semel, Tx};
 use semel_postgres::Postgres;
 use semel_sqlite::Sqlite;
-use semel_testkit::poll::until;
+use semel_testkit::poll::{until, until_none_left};
 use serde_json::{Value, json};
 
 use super::broker::Broker;
@@ -172,9 +172,9 @@ impl<S: Applying> Stage<S> {
 
     /// Waits until the relay has got rid of everything that was committed.
     pub(crate) async fn published(&self) {
-        until("everything is published", async || {
+        until_none_left("everything is published", async || {
             let backlog = self.producer.store().backlog().await.unwrap();
-            (backlog.events, backlog.retrying_keys, backlog.parked_keys) == (0, 0, 0)
+            (backlog.events + backlog.retrying_keys + backlog.parked_keys) as usize
         })
         .await;
     }
@@ -182,8 +182,8 @@ impl<S: Applying> Stage<S> {
     /// Waits until nothing of what was committed is missing, and panics if anything was applied twice.
     pub(crate) async fn applied(&self, when: &str) -> Vec<Effect> {
         let committed = self.producer.committed();
-        until(&format!("{when}: everything is applied"), async || {
-            lost(&committed, &self.store.effects().await).is_empty()
+        until_none_left(&format!("{when}: everything is applied"), async || {
+            lost(&committed, &self.store.effects().await).len()
         })
         .await;
         let effects = self.store.effects().await;

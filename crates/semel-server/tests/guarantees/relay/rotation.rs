@@ -47,7 +47,9 @@ async fn rotation_beside_a_transaction_held_open_stalls_nobody_and_loses_nothing
     held.query_one(emit, &[&event.topic, &event.event_type, &event.payload.as_ref()]).await.unwrap();
     let pid: i32 = held.query_one("SELECT pg_backend_pid()", &[]).await.unwrap().get(0);
     probe.reset();
-    rotated(&stage, &mut load, switches).await;
+    // What is written beside it stays until it has ended: there are slots for a few switches, and then one grows.
+    rotated(&stage, &mut load, 3).await;
+    load.reaches(load.written() + u64::from(rounds(500, 20_000))).await;
     let beside_held = probe.p99();
     // Who holds its slot is named, to operators and in the relay's log.
     let operator = Postgres::open(&format!("{}?application_name=operator", stage.url), Default::default()).unwrap();
@@ -58,6 +60,7 @@ async fn rotation_beside_a_transaction_held_open_stalls_nobody_and_loses_nothing
     .await;
     held.batch_execute("COMMIT").await.unwrap();
     stage.writer.note("held", 1);
+    rotated(&stage, &mut load, switches).await;
     load.end().await;
     let (waits, own_waits) = probe.end().await;
 

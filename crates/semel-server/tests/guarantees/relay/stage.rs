@@ -12,7 +12,7 @@ use semel_sqlite::Sqlite;
 use semel_sqlite::rusqlite::Connection;
 use semel_testkit::collector::{Arrival, Collector, Committed, Tally, check, check_dense};
 use semel_testkit::database::{TempDatabase, TempFile, sqlite_path};
-use semel_testkit::poll::until;
+use semel_testkit::poll::{until, until_none_left};
 use serde_json::json;
 
 use super::process::Plan;
@@ -125,9 +125,9 @@ impl<S: Counting> Stage<S> {
 
     /// Waits until everything that was committed is published, as far as the positions say.
     pub(crate) async fn drained(&self) {
-        until("everything is published", async || {
+        until_none_left("everything is published", async || {
             let backlog = self.store.backlog().await.unwrap();
-            (backlog.events, backlog.retrying_keys) == (0, 0)
+            (backlog.events + backlog.retrying_keys) as usize
         })
         .await;
     }

@@ -158,6 +158,8 @@ impl<S: Outbox, K: Sink> Worker<S, K> {
             key.retry_at_ms = now_ms() + i64::try_from(self.context.settings.backoff_max.as_millis()).unwrap_or(0);
             let key = (!self.held.contains_key(ordering_key)).then_some(key);
             key.iter().for_each(|key| self.remember(key.clone()));
+            // What follows of it is held too, even where it was read again from before the first that was.
+            self.held_from.remove(ordering_key);
             holdings.push(Holding::Hold { key, events });
         }
         holdings

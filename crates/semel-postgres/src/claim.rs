@@ -1,0 +1,311 @@
+//! Asks for a key. Decision 2 lists the interleavings behind every rule here.
+//!
+//! `semel.claim` does the same for callers in SQL. From here it is two plain statements, which cost less: the lock,
+//! then the row. The row is read by a *later* statement, because one that did both would judge by a snapshot that
+//! is older than the lock.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use semel::store::Stored;
+use semel::{Ask, Claim, Error, Execution};
+use sha2::{Digest, Sha256};
+use tokio::time::timeout;
+use tokio_postgres::Row;
+use tokio_postgres::error::SqlState;
+use uuid::Uuid;
+
+use crate::error::{classify, is_aborted, sql_state};
+use crate::flight::{Flight, Prepared};
+use crate::parameter::Parameter;
+use crate::session::Session;
+use crate::store::{Postgres, Shared};
+use crate::tx::{Failure, Holds, Tx};
+
+const HOLDS: &str = include_str!("sql/holds.sql");
+const SECRET: &str = "SELECT i.secret FROM semel.installation i";
+const LOCK: &str = include_str!("sql/claim_lock.sql");
+const PROBE: &str = include_str!("sql/probe.sql");
+const WAIT: &str = "SELECT pg_advisory_xact_lock_shared($1)";
+
+/// What the locks of keys are keyed with, so that nobody can craft two keys that share a lock.
+pub(crate) struct Secret(Vec<u8>);
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret")
+    }
+}
+
+/// What a fresh claim brings.
+pub(crate) struct Granted {
+    pub(crate) execution: Execution,
+    /// The expired row that the completion may replace.
+    pub(crate) replaces: Option<Uuid>,
+}
+
+/// The advisory lock of a key: the one that `semel.lock_id` tells.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct LockId(pub(crate) i64);
+
+impl LockId {
+    fn of(ask: &Ask, secret: &Secret) -> LockId {
+        let (tenant, operation) = (ask.scope.tenant(), ask.scope.operation());
+        let mut hash = Sha256::new();
+        hash.update(&secret.0);
+        for part in [tenant, operation] {
+            hash.update((part.len() as u32).to_be_bytes());
+            hash.update(part);
+        }
+        hash.update(ask.key.as_str());
+        let mut first = [0; 8];
+        first.copy_from_slice(&hash.finalize()[..8]);
+        LockId(i64::from_be_bytes(first))
+    }
+}
+
+/// Asks for a key, at once and without waiting for anybody but a table that is locked, which the deadline bounds.
+pub(crate) async fn claim(store: &Postgres, ask: &Ask) -> Result<Claim<Tx, Stored>, Error> {
+    let mut asked_before = false;
+    loop {
+        // Dropped, a claim is rolled back and what still runs of it is cancelled.
+        let claim = timeout(store.shared.options.deadline, claim_once(store, ask)).await;
+        match claim.unwrap_or(Err(Error::Deadline)) {
+            // A pooled connection may have died while it was idle, or a table changed under its statements. A claim
+            // alone changes nothing, so it is asked once more on another one.
+            Err(Error::Unavailable(_) | Error::Conflict(_)) if !asked_before => asked_before = true,
+            other => return other,
+        }
+    }
+}
+
+async fn claim_once(store: &Postgres, ask: &Ask) -> Result<Claim<Tx, Stored>, Error> {
+    let lock = lock_of(store, ask).await?;
+    if store.shared.recent.knows(lock) {
+        // If it fails, the claim itself will say why.
+        if let Ok(Some(claim)) = look(store, ask).await {
+            return Ok(claim);
+        }
+        store.shared.recent.forget(lock);
+    }
+    let (mut session, execution) = (store.session().await?, Execution::mint());
+    let claim = begin(&store.shared, &mut session, ask, lock, execution).await?;
+    if matches!(claim, Claim::Replay(_) | Claim::Mismatch) {
+        store.shared.recent.remember(lock);
+    }
+    // Whatever is not fresh leaves nothing open: dropping the session rolls back, and nobody waits for it.
+    Ok(match claim {
+        Claim::Fresh(Granted { execution, replaces }) => {
+            let holds = Holds::Claim { ask: ask.clone(), lock, replaces };
+            Claim::Fresh(Tx::new(Arc::clone(&store.shared), session, execution, holds))
+        }
+        Claim::Replay(stored) => Claim::Replay(stored),
+        Claim::InFlight { retry_after } => Claim::InFlight { retry_after },
+        Claim::Mismatch => Claim::Mismatch,
+        Claim::Resume(_) | Claim::Unknown => Claim::Unknown,
+    })
+}
+
+/// Looks at the row alone, outside any transaction: a committed row that lives is the truth, whoever holds the lock.
+/// `None` if the key may have to be run.
+async fn look(store: &Postgres, ask: &Ask) -> Result<Option<Claim<Tx, Stored>>, Error> {
+    let fingerprint = ask.fingerprint.as_bytes().as_slice();
+    let params: [&dyn Parameter; 4] = [&ask.scope.tenant(), &ask.scope.operation(), &ask.key.as_str(), &fingerprint];
+    match standing(&store.query(PROBE, &params).await?)? {
+        Standing::Free { .. } => Ok(None),
+        Standing::Taken(outcome, row) => read_refusal(outcome, row, store.shared.options.retry_after).map(Some),
+    }
+}
+
+/// Begins a transaction, tries the key's lock, and reads its row, in one flight.
+async fn begin(
+    shared: &Shared,
+    session: &mut Session,
+    ask: &Ask,
+    lock: LockId,
+    execution: Execution,
+) -> Result<Claim<Granted, Stored>, Error> {
+    let wish = Wish { ask, lock, execution, waits: false };
+    let flown = wish.fly(shared, session, &[shared.begin_claiming.as_str()]).await;
+    wish.read(shared, &flown.map_err(Failure::classified)?)
+}
+
+/// Ends the transaction of a run and claims its key once more in another, for the same run, so that nothing of its
+/// effect is left.
+///
+/// It waits for the lock, as long as a transaction may stand still: those who waited for the run's end are let through
+/// by its rollback, and must not keep the run from its key. Somebody who asks in between may get it, and then it is not
+/// fresh. No work follows, so it is at READ COMMITTED, where the row is read as it is once the lock is had.
+pub(crate) async fn begin_anew(
+    shared: &Shared,
+    session: &mut Session,
+    ask: &Ask,
+    lock: LockId,
+    execution: Execution,
+) -> Result<Claim<Granted, Stored>, Error> {
+    let wish = Wish { ask, lock, execution, waits: true };
+    match wish.fly(shared, session, &["ROLLBACK", shared.begin_relaying.as_str()]).await {
+        Ok(answers) => wish.read(shared, &answers),
+        // Somebody else has the lock for long.
+        Err(Failure::Driver(error)) if error.code().is_some_and(|code| PATIENCE_IS_OVER.contains(code)) => {
+            Err(Error::Raced)
+        }
+        Err(failure) => Err(failure.classified()),
+    }
+}
+
+/// Fails unless the transaction is the one that the run began with, or was aborted: a run that has ended it may have
+/// committed an effect that nothing can take back.
+pub(crate) async fn require_held(shared: &Shared, session: &Session, execution: Execution) -> Result<(), Error> {
+    let (connection, run) = (session.connection()?, execution.as_uuid().to_string());
+    let params: [&dyn Parameter; 1] = [&run];
+    let held = async {
+        let prepared = Prepared::new(connection, shared.options.statements, HOLDS, params.into_iter()).await?;
+        prepared.query(connection).await?.first().map_or(Ok(false), |row| row.try_get(0))
+    };
+    match held.await {
+        Ok(true) => Ok(()),
+        Err(error) if is_aborted(&error) => Ok(()),
+        Ok(false) => Err(Error::Statement("the work has ended the transaction that Semel began for it".into())),
+        Err(error) => Err(classify(error)),
+    }
+}
+
+/// What ends a wait for a lock: `lock_timeout`, `statement_timeout`.
+const PATIENCE_IS_OVER: [SqlState; 2] = [SqlState::LOCK_NOT_AVAILABLE, SqlState::QUERY_CANCELED];
+
+/// Who wants which key.
+struct Wish<'a> {
+    ask: &'a Ask,
+    lock: LockId,
+    execution: Execution,
+    waits: bool,
+}
+
+impl Wish<'_> {
+    /// Sends commands that begin a transaction, the lock and the look, in one flight.
+    async fn fly(&self, shared: &Shared, session: &mut Session, commands: &[&str]) -> Result<Vec<Vec<Row>>, Failure> {
+        let Wish { ask, lock, execution, waits } = self;
+        let (fingerprint, run) = (ask.fingerprint.as_bytes().as_slice(), execution.as_uuid().to_string());
+        let deadline_ms = shared.deadline_ms.as_str();
+        let locking: [&dyn Parameter; 4] = [&lock.0, waits, &run, &deadline_ms];
+        let looking: [&dyn Parameter; 4] =
+            [&ask.scope.tenant(), &ask.scope.operation(), &ask.key.as_str(), &fingerprint];
+        let connection = session.connection()?;
+        let flown = async {
+            let statements = shared.options.statements;
+            let locking = Prepared::new(connection, statements, LOCK, locking.into_iter()).await?;
+            let looking = Prepared::new(connection, statements, PROBE, looking.into_iter()).await?;
+            let mut flight = Flight::default();
+            for command in commands {
+                flight.command(connection, command);
+            }
+            flight.statement(connection, &locking);
+            flight.statement(connection, &looking);
+            flight.answers().await
+        };
+        Ok(flown.await.inspect_err(|error| session.note(error))?)
+    }
+
+    fn read(&self, shared: &Shared, answers: &[Vec<Row>]) -> Result<Claim<Granted, Stored>, Error> {
+        let [.., locked, rows] = answers else { return Err(unanswered()) };
+        let [locked] = locked.as_slice() else { return Err(unanswered()) };
+        match standing(rows)? {
+            Standing::Taken(outcome, row) => read_refusal(outcome, row, shared.options.retry_after),
+            Standing::Free { replaces } if locked.try_get("locked").map_err(classify)? => {
+                Ok(Claim::Fresh(Granted { execution: self.execution, replaces }))
+            }
+            Standing::Free { .. } => Ok(Claim::InFlight { retry_after: shared.options.retry_after }),
+        }
+    }
+}
+
+/// Waits until the transaction that runs the key has ended. `false` when the time is over, or when too many wait
+/// already. The server watches the time; the transaction's own deadlines bound a process that stops here. The lock is
+/// shared, so that all who wait wake together.
+pub(crate) async fn wait(store: &Postgres, ask: &Ask, left: Duration) -> Result<bool, Error> {
+    let Ok(_permit) = store.shared.waiting.try_acquire() else { return Ok(false) };
+    let lock = lock_of(store, ask).await?;
+    let session = store.session().await?;
+    let connection = session.connection()?;
+    let wait_ms = left.as_millis().max(1);
+    let begin = format!("{}; SET LOCAL lock_timeout = {wait_ms}; SET LOCAL statement_timeout = 0", store.shared.begin);
+    connection.batch_execute(&begin).await.map_err(classify)?;
+    let params: [&dyn Parameter; 1] = [&lock.0];
+    let waited = async {
+        let prepared = Prepared::new(connection, store.shared.options.statements, WAIT, params.into_iter());
+        prepared.await?.query(connection).await
+    };
+    let waited = waited.await.map_err(classify);
+    session.roll_back().await;
+    match waited {
+        Ok(_) => Ok(true),
+        Err(error) if sql_state(&error) == Some(&SqlState::LOCK_NOT_AVAILABLE) => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// The lock of a key. The secret is read once: if the schema is made anew under a process that runs, that process and
+/// others no longer exclude each other, and the constraint of `semel.keys` alone decides who commits (I2).
+async fn lock_of(store: &Postgres, ask: &Ask) -> Result<LockId, Error> {
+    let secret = store.shared.secret.get_or_try_init(|| async {
+        let row = store.call(SECRET, &[]).await?;
+        row.try_get(0).map(Secret).map_err(classify)
+    });
+    Ok(LockId::of(ask, secret.await?))
+}
+
+/// Where a key stands by its row.
+enum Standing<'a> {
+    /// It may be run by whoever has the lock, and replaces the row of this run.
+    Free { replaces: Option<Uuid> },
+    /// This outcome, whoever has the lock.
+    Taken(&'a str, &'a Row),
+}
+
+fn standing(rows: &[Row]) -> Result<Standing<'_>, Error> {
+    let Some(row) = rows.first() else { return Ok(Standing::Free { replaces: None }) };
+    Ok(match row.try_get("outcome").map_err(classify)? {
+        "expired" => Standing::Free { replaces: Some(row.try_get("execution").map_err(classify)?) },
+        outcome => Standing::Taken(outcome, row),
+    })
+}
+
+/// Reads the row that `semel.claim` returns.
+pub(crate) fn read_claim(row: &Row, retry_after: Duration) -> Result<Claim<Granted, Stored>, Error> {
+    let outcome: &str = row.try_get("outcome").map_err(classify)?;
+    Ok(match outcome {
+        "fresh" => Claim::Fresh(Granted {
+            execution: row.try_get::<_, Uuid>("execution").map_err(classify)?.into(),
+            replaces: row.try_get("replaces").map_err(classify)?,
+        }),
+        other => read_refusal(other, row, retry_after)?,
+    })
+}
+
+/// Reads what every way to ask for a key has in common.
+pub(crate) fn read_refusal<T>(outcome: &str, row: &Row, retry_after: Duration) -> Result<Claim<T, Stored>, Error> {
+    Ok(match outcome {
+        "replay" => Claim::Replay(Stored {
+            execution: row.try_get::<_, Uuid>("execution").map_err(classify)?.into(),
+            status: u16::try_from(row.try_get::<_, i16>("status").map_err(classify)?).unwrap_or(0),
+            headers: Bytes::from(row.try_get::<_, Vec<u8>>("headers").map_err(classify)?),
+            body: Bytes::from(row.try_get::<_, Vec<u8>>("body").map_err(classify)?),
+            sealed_by: row.try_get("sealed_by").map_err(classify)?,
+        }),
+        "in_flight" => {
+            let lease_ms: Option<i64> = row.try_get("retry_after_ms").map_err(classify)?;
+            let lease = lease_ms.map(|ms| Duration::from_millis(u64::try_from(ms).unwrap_or(0).max(1)));
+            Claim::InFlight { retry_after: lease.unwrap_or(retry_after) }
+        }
+        "mismatch" => Claim::Mismatch,
+        "unknown" => Claim::Unknown,
+        other => return Err(Error::Schema(format!("a claim was answered {other:?}: run `semel migrate`"))),
+    })
+}
+
+fn unanswered() -> Error {
+    Error::Statement("a claim was not answered".into())
+}

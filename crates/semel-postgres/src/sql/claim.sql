@@ -1,3 +1,0 @@
--- False: this transaction has just begun, so the claim is its first statement.
-SELECT outcome, execution, replaces, status, headers, body, sealed_by, retry_after_ms
-FROM semel.claim($1, $2, $3, $4, false)
