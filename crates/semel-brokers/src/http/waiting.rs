@@ -77,9 +77,11 @@ impl Receipt {
     pub(super) fn settle(&self, answer: Answer) {
         // Before they are told, so that there is room for what they send next.
         drop(self.room.lock().unwrap_or_else(PoisonError::into_inner).take());
+        // It is in hand until they are told, and not a moment longer: what they send next is a message of its own.
+        let mut held = self.waiting.lock();
         let first = self.answer.send_if_modified(|settled| settled.is_none() && settled.replace(answer).is_none());
         if first {
-            self.waiting.lock().remove(&self.id);
+            held.remove(&self.id);
         }
     }
 }
@@ -106,6 +108,19 @@ mod tests {
         receipt.settle(Answer::Later);
         assert_eq!((first.answer().await, again.answer().await), (Answer::Applied, Answer::Applied));
         assert!(waiting.enter("a").first.is_some(), "it is not in hand any more");
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn who_sends_it_again_as_soon_as_it_is_answered_sends_it_anew() {
+        let waiting = Arc::new(Waiting::default());
+        for _ in 0..20_000 {
+            let mut place = waiting.enter("a");
+            let receipt = place.first.take().expect("the last one was answered");
+            let settling = tokio::task::spawn_blocking(move || receipt.settle(Answer::Applied));
+            assert_eq!(place.answer().await, Answer::Applied);
+            assert!(waiting.enter("a").first.is_some());
+            settling.await.unwrap();
+        }
     }
 
     #[tokio::test]

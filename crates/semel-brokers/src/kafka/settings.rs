@@ -118,6 +118,9 @@ impl Settings {
         let mut config = self.any_producer();
         config
             .set("transactional.id", transactional_id)
+            // Offsets that are added while the coordinator still ends the transaction before are refused and sent again
+            // after this pause, which grows with each further one: of every transaction, if they follow each other.
+            .set("retry.backoff.ms", "5")
             .set("transaction.timeout.ms", self.transaction_timeout.as_millis().to_string());
         config
     }

@@ -12,8 +12,10 @@ use rdkafka::message::{Headers, Message};
 use rdkafka::{ClientConfig, Offset, TopicPartitionList};
 use semel::event::{Event, EventId};
 use semel::sink::{Lane, Outgoing, Position, Sink};
+use semel_brokers::Subscription;
 use semel_brokers::kafka::Kafka;
 use semel_testkit::kafka as server;
+use semel_testkit::poll::until;
 use uuid::Uuid;
 
 const PARTITIONS: i32 = 4;
@@ -71,7 +73,17 @@ impl Topic {
         let new = NewTopic::new(&topic.name, PARTITIONS, TopicReplication::Fixed(1));
         let new = settings.iter().fold(new, |new, (name, value)| new.set(name, value));
         let options = AdminOptions::new().operation_timeout(Some(WAIT));
-        topic.admin().create_topics([&new], &options).await.unwrap().remove(0).unwrap();
+        let admin = topic.admin();
+        admin.create_topics([&new], &options).await.unwrap().remove(0).unwrap();
+        // The controller has made it before the broker that is asked about it knows.
+        until("the broker knows the topic", async || {
+            tokio::task::block_in_place(|| {
+                let metadata = admin.inner().fetch_metadata(Some(&topic.name), WAIT).unwrap();
+                let partitions = metadata.topics().first().map(|topic| topic.partitions()).unwrap_or_default();
+                partitions.len() == PARTITIONS as usize && partitions.iter().all(|partition| partition.leader() >= 0)
+            })
+        })
+        .await;
         topic
     }
 
@@ -135,6 +147,26 @@ impl Topic {
             }
         }
         arrived
+    }
+
+    /// Asks about a consumer's group without being a member of it.
+    pub(crate) fn group(&self, consumer: &str) -> BaseConsumer {
+        let group = Subscription::new(format!("{}-{consumer}", self.name)).group();
+        self.client().set("group.id", group).create().unwrap()
+    }
+
+    /// How many records a group would still read if everybody left it now.
+    pub(crate) fn unread_by(&self, group: &BaseConsumer) -> usize {
+        let mut partitions = TopicPartitionList::new();
+        partitions.add_partition_range(&self.name, 0, PARTITIONS - 1);
+        tokio::task::block_in_place(|| {
+            let committed = group.committed_offsets(partitions, WAIT).unwrap();
+            let unread = committed.elements().into_iter().map(|element| {
+                let (first, end) = group.fetch_watermarks(&self.name, element.partition(), WAIT).unwrap();
+                end - element.offset().to_raw().filter(|offset| *offset >= 0).unwrap_or(first)
+            });
+            unread.sum::<i64>() as usize
+        })
     }
 
     fn admin(&self) -> AdminClient<DefaultClientContext> {

@@ -11,7 +11,7 @@ use semel_brokers::kafka::KafkaSource;
 use semel_brokers::kafka::source::Receipt;
 use semel_brokers::{Error, Subscription};
 use semel_testkit::kafka as server;
-use semel_testkit::poll::PATIENCE;
+use semel_testkit::poll::{PATIENCE, until_none_left};
 use semel_testkit::sources::{receive, settle_all, take};
 
 use crate::cluster::{Topic, publish};
@@ -20,7 +20,8 @@ use crate::source::open;
 pub(crate) async fn send(topic: &Topic, key: &str, numbers: std::ops::Range<u64>) {
     let sink = topic.sink("").await;
     let events: Vec<_> = numbers.map(|n| topic.event(key, n, n.to_string().into_bytes())).collect();
-    assert!(publish(&sink, &events, 0).await.iter().all(|result| result == "ok"));
+    let results = publish(&sink, &events, 0).await;
+    assert!(results.iter().all(|result| result == "ok"), "{results:?}");
 }
 
 /// Writes records to partition 0 in one transaction, which is committed or aborted: each leaves a control record.
@@ -123,6 +124,11 @@ async fn aborted_transactions_are_not_seen_and_stop_nobody() {
     next.close().await;
 }
 
+async fn settle(source: &KafkaSource, taken: &[(Message, Receipt)], applied: &mut BTreeSet<u64>) {
+    settle_all(source, taken).await;
+    applied.extend(numbers(taken));
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn partitions_move_between_two_members_and_nothing_is_lost() {
     let topic = Topic::shared(&[]).await;
@@ -132,24 +138,29 @@ async fn partitions_move_between_two_members_and_nothing_is_lost() {
     let first = open(&topic, "moving", 0).await;
     let mut held = take(&first, 400).await;
     let mut applied: BTreeSet<u64> = BTreeSet::new();
-    settle_all(&first, &held[..100]).await;
-    applied.extend(numbers(&held[..100]));
+    settle(&first, &held[..100], &mut applied).await;
     let held = held.split_off(100);
     let second = open(&topic, "moving", 0).await;
     // The second one has partitions by now, and the first one still works on what it was given of them.
     let moved = receive(&second, 100).await;
-    settle_all(&first, &held).await;
-    applied.extend(numbers(&held));
-    settle_all(&second, &moved).await;
-    applied.extend(numbers(&moved));
-    while applied.len() < 1000 {
-        let (source, taken) = tokio::select! {
-            taken = receive(&first, 50) => (&first, taken),
-            taken = receive(&second, 50) => (&second, taken),
-        };
-        settle_all(source, &taken).await;
-        applied.extend(numbers(&taken));
-    }
+    settle(&first, &held, &mut applied).await;
+    settle(&second, &moved, &mut applied).await;
+    let group = topic.group("moving");
+    // What went to the other one while it was in hand comes again there: only the group knows when all is done.
+    until_none_left("the group has read everything", async || {
+        let receiving = tokio::time::timeout(Duration::from_millis(50), async {
+            tokio::select! {
+                taken = receive(&first, 50) => (&first, taken),
+                taken = receive(&second, 50) => (&second, taken),
+            }
+        });
+        if let Ok((source, taken)) = receiving.await {
+            settle(source, &taken, &mut applied).await;
+        }
+        topic.unread_by(&group)
+    })
+    .await;
+    assert_eq!(applied, (0..1000).collect());
     first.close().await;
     second.close().await;
     send(&topic, "key-3", 1000..1001).await;
@@ -172,16 +183,13 @@ async fn a_member_that_receives_nothing_serves_its_group_all_the_same() {
     let other = open(&topic, "busy", 0).await;
     let mut seen: BTreeSet<u64> = numbers(&held).into_iter().collect();
     let shared = receive(&other, 100).await;
-    settle_all(&other, &shared).await;
-    seen.extend(numbers(&shared));
+    settle(&other, &shared, &mut seen).await;
     settle_all(&busy, &held).await;
     while seen.len() < 6000 {
-        let (source, taken) = tokio::select! {
-            taken = receive(&busy, 500) => (&busy, taken),
-            taken = receive(&other, 500) => (&other, taken),
-        };
-        settle_all(source, &taken).await;
-        seen.extend(numbers(&taken));
+        tokio::select! {
+            taken = receive(&busy, 500) => settle(&busy, &taken, &mut seen).await,
+            taken = receive(&other, 500) => settle(&other, &taken, &mut seen).await,
+        }
     }
     busy.close().await;
     other.close().await;

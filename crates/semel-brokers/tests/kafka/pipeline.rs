@@ -9,7 +9,7 @@ use semel_brokers::kafka::pipeline::{Error, Failure, Guarantee, Out, Pipeline, T
 use semel_testkit::poll::PATIENCE;
 use tokio::sync::Notify;
 
-use crate::cluster::{Arrived, Topic};
+use crate::cluster::{Arrived, Topic, publish};
 use crate::consuming::send;
 
 /// The record that every test makes of a message: the same number and key.
@@ -157,30 +157,55 @@ async fn an_aborted_transaction_is_read_again_and_leaves_one_result() {
     each_once(&output, 0..30);
 }
 
+/// One begins, another joins it under load, and the first leaves under load when both have done something. How long the
+/// group takes to share its partitions is the broker's affair, so records keep coming until it has.
 #[tokio::test(flavor = "multi_thread")]
 async fn members_that_come_and_go_leave_each_record_once() {
+    const ROUND: u64 = 100;
     let (input, output) = (Topic::shared(&[]).await, Topic::shared(&[]).await);
-    for key in 0..20 {
-        send(&input, &format!("key-{key}"), key * 50..key * 50 + 50).await;
-    }
-    let (passed, half) = (AtomicU64::new(0), Notify::new());
-    let counting = |message: &Message| {
-        if passed.fetch_add(1, Ordering::Relaxed) == 300 {
-            half.notify_one();
-        }
-        Ok(vec![copy(message, &output.name)])
+    let passed = [AtomicU64::new(0), AtomicU64::new(0)];
+    let [first, second] = [("first", &passed[0]), ("second", &passed[1])].map(|(instance, passed)| {
+        let counting = |message: &Message| {
+            passed.fetch_add(1, Ordering::Relaxed);
+            Ok(vec![copy(message, &output.name)])
+        };
+        pipeline(&input, counting).with_instance(instance).unwrap()
+    });
+    let (joins, leaves, ends) = (Notify::new(), Notify::new(), Notify::new());
+    let sink = input.sink("").await;
+    let round = async |sent: &mut u64| {
+        let numbers = *sent..*sent + ROUND;
+        *sent = numbers.end;
+        let events: Vec<_> =
+            numbers.map(|n| input.event(&format!("key-{}", n % 20), n, n.to_string().into_bytes())).collect();
+        assert!(publish(&sink, &events, 0).await.iter().all(|result| result == "ok"));
     };
-    let first = pipeline(&input, counting).with_instance("first").unwrap();
-    let second = pipeline(&input, copier(&output)).with_instance("second").unwrap();
-    let (first, second) = tokio::join!(
-        // It goes in the middle, and the other takes its partitions over when the group has noticed.
-        first.run(half.notified()),
-        second.run(written(&output, 1000)),
-    );
+    let feeding = async {
+        let (mut sent, gives_up) = (0, Instant::now() + PATIENCE);
+        round(&mut sent).await;
+        joins.notify_one();
+        while passed.iter().any(|passed| passed.load(Ordering::Relaxed) == 0) {
+            assert!(Instant::now() < gives_up, "{passed:?} of {sent}");
+            round(&mut sent).await;
+            // One round ahead of them, so that they are at work whenever the group changes.
+            written(&output, (sent - ROUND) as usize).await;
+        }
+        round(&mut sent).await;
+        leaves.notify_one();
+        round(&mut sent).await;
+        written(&output, sent as usize).await;
+        ends.notify_one();
+        sent
+    };
+    let joining = async {
+        joins.notified().await;
+        second.run(ends.notified()).await
+    };
+    let (first, second, sent) = tokio::join!(first.run(leaves.notified()), joining, feeding);
     let (first, second) = (first.unwrap(), second.unwrap());
     assert!(first.read > 0 && second.read > 0, "{first:?} {second:?}");
-    assert_eq!(first.read + second.read, 1000);
-    each_once(&output, 0..1000);
+    assert_eq!(first.read + second.read, sent);
+    each_once(&output, 0..sent);
 }
 
 /// A mistake, and a process that was taken for dead: they fence each other, and neither writes what the other has.

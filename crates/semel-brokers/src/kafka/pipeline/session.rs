@@ -170,7 +170,9 @@ impl Session {
                     Ok(()) => self.rewind(&consumer, batch).await,
                     lost => lost,
                 };
-                match (self.undelivered_of(deliveries, outs).await.unwrap_or(aborted), ended) {
+                // The transaction has ended, so that there is a report of each.
+                let refused = self.undelivered_of(&mut deliveries, outs, Instant::now() + REPORTS).await;
+                match (refused.unwrap_or(aborted), ended) {
                     // Somebody else is at work here, whatever was refused.
                     (_, Err(fenced @ Trouble::Anew { fenced: true, .. })) => Err(fenced),
                     (Trouble::Aborted { reason, refused, oversized, .. }, ended) => {
@@ -197,7 +199,16 @@ impl Session {
         let sent = self.persist(move || sending.send_offsets_to_transaction(&offsets.0, &offsets.1, timeout)).await;
         let committing = producer.clone();
         let committed = match sent {
-            Ok(()) => self.persist(move || committing.commit_transaction(timeout)).await,
+            Ok(()) => {
+                // The client library's commit looks for records under way ten times a second, so none are left to it,
+                // unless a broker is slow: then it has the rest of the time.
+                let deadline = Instant::now() + timeout;
+                if let Some(refused) = self.undelivered_of(deliveries, outs, deadline).await {
+                    return Err(refused);
+                }
+                let left = deadline.saturating_duration_since(Instant::now()).max(timeout / 10);
+                self.persist(move || committing.commit_transaction(left)).await
+            }
             Err(error) => Err(error),
         };
         let Err(error) = committed else { return Ok(()) };
@@ -208,11 +219,16 @@ impl Session {
         Err(Trouble::Aborted { reason, refused: false, oversized: None, anew: false })
     }
 
-    /// What the reports say of records that were not delivered: a transaction's own error does not tell which and why.
-    /// To be asked when the transaction has ended, because by then there is a report of each.
-    async fn undelivered_of(&self, deliveries: Vec<DeliveryFuture>, outs: &[Out]) -> Option<Trouble> {
-        let deadline = Instant::now() + REPORTS;
-        for (delivery, out) in deliveries.into_iter().zip(outs) {
+    /// Waits for the reports, and says what they tell of a record that was not delivered: a transaction's own error
+    /// does not tell which and why.
+    async fn undelivered_of(
+        &self,
+        deliveries: &mut [DeliveryFuture],
+        outs: &[Out],
+        deadline: Instant,
+    ) -> Option<Trouble> {
+        // Those that have told are silent when they are asked again.
+        for (delivery, out) in deliveries.iter_mut().zip(outs) {
             let Ok(Ok(Err((error, _)))) = tokio::time::timeout_at(deadline, delivery).await else { continue };
             // What the abort took back is not what it was aborted for.
             let taken_back = [Some(RDKafkaErrorCode::PurgeQueue), Some(RDKafkaErrorCode::PurgeInflight)];
