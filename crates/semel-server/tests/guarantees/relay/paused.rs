@@ -13,7 +13,7 @@ use semel_testkit::process::Service;
 use semel_testkit::proxy::FaultProxy;
 
 use super::load::Load;
-use super::process::metric;
+use super::process::{Plan, metric};
 use super::stage::{Counting, Stage};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -30,7 +30,7 @@ async fn stopped_past_its_lease<S: Counting>() {
     let stage = Stage::<S>::set(Collector::Http(Receiver::start().await)).await;
     for round in 0..rounds(2, 20) {
         let mut control = Control::listen().await;
-        let mut stopped = stage.plan().armed(RELAY_PUBLISHED, round % 7, &control).start().await;
+        let mut stopped = keeping(&stage).armed(RELAY_PUBLISHED, round % 7, &control).start().await;
         let mut load = Load::start(&stage.writer);
         let parked = control.reached(RELAY_PUBLISHED, PATIENCE).await;
         stopped.stop().await;
@@ -39,7 +39,7 @@ async fn stopped_past_its_lease<S: Counting>() {
             stopped.stop().await;
         }
 
-        let mut other = stage.plan().start().await;
+        let mut other = keeping(&stage).start().await;
         stage.divided(&[LANES.into()]).await;
         let reached = load.written();
         load.reaches(reached + 20).await;
@@ -75,7 +75,7 @@ async fn stopped_before_it_notes<S: Counting>() {
     let stage = Stage::<S>::set(Collector::Http(Receiver::start().await)).await;
     for round in 0..rounds(2, 20) {
         let mut control = Control::listen().await;
-        let mut stopped = stage.plan().armed(RELAY_NOTING, 1 + round % 5, &control).start().await;
+        let mut stopped = keeping(&stage).armed(RELAY_NOTING, 1 + round % 5, &control).start().await;
         let mut load = Load::start(&stage.writer);
         let noting = control.reached(RELAY_NOTING, PATIENCE).await;
         stopped.stop().await;
@@ -83,7 +83,7 @@ async fn stopped_before_it_notes<S: Counting>() {
             stopped.cont();
             stopped.stop().await;
         }
-        let mut other = stage.plan().armed(RELAY_TAKEN_OVER, 0, &control).start().await;
+        let mut other = keeping(&stage).armed(RELAY_TAKEN_OVER, 0, &control).start().await;
         let taking = control.reached(RELAY_TAKEN_OVER, PATIENCE).await;
         let before = positions(&stage).await;
 
@@ -113,7 +113,7 @@ async fn a_position_that_was_on_its_way_when_the_lease_ran_out_is_refused() {
     let stage = Stage::<Postgres>::set(Collector::Http(Receiver::start().await)).await;
     let proxy = FaultProxy::start(stage.home.server_address()).unwrap();
     let mut control = Control::listen().await;
-    let plan = stage.plan().on_database(stage.home.url_on_port(proxy.port()));
+    let plan = keeping(&stage).on_database(stage.home.url_on_port(proxy.port()));
     let mut cut_off = plan.armed(RELAY_PUBLISHED, 3, &control).start().await;
     let mut load = Load::start(&stage.writer);
     let parked = control.reached(RELAY_PUBLISHED, PATIENCE).await;
@@ -121,7 +121,7 @@ async fn a_position_that_was_on_its_way_when_the_lease_ran_out_is_refused() {
     proxy.stall(true);
     parked.release().await;
 
-    let mut other = stage.plan().start().await;
+    let mut other = keeping(&stage).start().await;
     stage.divided(&[LANES.into()]).await;
     let reached = load.written();
     load.reaches(reached + 20).await;
@@ -135,6 +135,13 @@ async fn a_position_that_was_on_its_way_when_the_lease_ran_out_is_refused() {
     stage.checked("back again").await;
     assert!(cut_off.terminate().await.success());
     assert!(other.terminate().await.success());
+}
+
+/// A relay that keeps what it has published: a lane of which nothing is left has no history to read its position from.
+fn keeping<S: Counting>(stage: &Stage<S>) -> Plan {
+    let mut plan = stage.plan();
+    plan.keep_ms = 3_600_000;
+    plan
 }
 
 /// Waits until the relay has found out that its lanes are another's, and has joined anew.
@@ -158,5 +165,6 @@ async fn positions<S: Counting>(stage: &Stage<S>) -> Vec<(Lane, Cursor)> {
 /// Whether no lane stands before where it stood.
 async fn positions_hold<S: Counting>(stage: &Stage<S>, before: &[(Lane, Cursor)]) -> bool {
     let now = positions(stage).await;
+    assert_eq!(before.len(), now.len(), "the history of a lane is gone: {before:?}, {now:?}");
     before.iter().zip(&now).all(|((lane, before), (same, now))| lane == same && now >= before)
 }
