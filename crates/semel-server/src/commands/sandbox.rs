@@ -10,6 +10,7 @@ use axum::response::Response;
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use clap::Args;
+use semel::outbox::PageLimit;
 use semel::{Inbox, Semel, Settings};
 use semel_payments::{Ledger, Tokens, consumers};
 use semel_tower::Policy;
@@ -25,6 +26,10 @@ use crate::consume::{self, Plan};
 use crate::database::{Database, Missing, with_store};
 use crate::shutdown::Shutdown;
 use crate::{metrics, relay, serve};
+
+/// The most that is read at once, and that is read and not yet published, where the consumer is in this process.
+const NEAR_PAGE: PageLimit = PageLimit { events: 500, bytes: 1024 * 1024 };
+const NEAR_IN_FLIGHT_BYTES: u64 = 2 * 1024 * 1024;
 
 const AFTER_HELP: &str = "\
 Creates the tables it needs, serves until SIGINT or SIGTERM, and lets requests in flight finish for up to
@@ -128,6 +133,11 @@ async fn consume<S: Ledger + Inbox>(
     let address = consuming.address.context("the source of the sandbox's consumer listens nowhere")?;
     let sink = format!("http://{address}/events?semel_secret=whsec_{secret}&semel_allow_loopback=true");
     config.relay.sink = Some(SinkUrl::parse(&sink)?);
+    // Whatever is read too early waits in the same memory twice, here and at the consumer, and gets out no sooner.
+    let relay = &mut config.relay.settings;
+    relay.page.events = relay.page.events.min(NEAR_PAGE.events);
+    relay.page.bytes = relay.page.bytes.min(NEAR_PAGE.bytes);
+    relay.in_flight_bytes = relay.in_flight_bytes.min(NEAR_IN_FLIGHT_BYTES);
     Ok(consuming.task)
 }
 
