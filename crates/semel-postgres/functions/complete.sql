@@ -3,7 +3,7 @@
 -- After the commit, effect and reply are durable and visible together; after a rollback neither is. The row is inserted
 -- once and nothing is updated. A duplicate fails on keys_pkey (or with SM004) and must be rolled back and asked again:
 -- it is never swallowed. A claim of another transaction does not count (SM006): its lock is gone. An expired row is
--- replaced only if it is the one that the claim saw expired.
+-- replaced only if it is the one that the claim saw expired; if that was a flow, all that is recorded of it goes along.
 --
 -- `headers` are HTTP field lines, each `name: value` and CRLF; pass '' for none.
 CREATE OR REPLACE FUNCTION semel.complete(
@@ -15,6 +15,7 @@ LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
     v_now   timestamptz := clock_timestamp();
     v_state text := CASE WHEN p_failed THEN 'failed' ELSE 'completed' END;
+    v_flow  boolean;
 BEGIN
     IF position(p_execution::text IN coalesce(current_setting('semel.claims', true), '')) = 0
         OR current_setting('synchronous_commit') NOT IN ('on', 'remote_apply') THEN
@@ -26,6 +27,10 @@ BEGIN
         VALUES (p_tenant, p_operation, p_key, p_execution, p_fingerprint, v_state, p_status, p_headers, p_body,
                 p_sealed_by, v_now, v_now + p_retain);
     ELSE
+        v_flow := EXISTS (
+            SELECT FROM semel.keys k
+            WHERE k.tenant = p_tenant AND k.operation = p_operation AND k.key = p_key
+              AND k.execution = p_replaces AND k.flow IS NOT NULL);
         INSERT INTO semel.keys AS k (tenant, operation, key, execution, fingerprint, state, status, headers, body,
                                      sealed_by, created_at, expires_at)
         VALUES (p_tenant, p_operation, p_key, p_execution, p_fingerprint, v_state, p_status, p_headers, p_body,
@@ -34,11 +39,14 @@ BEGIN
         SET execution = excluded.execution, fingerprint = excluded.fingerprint, state = excluded.state,
             status = excluded.status, headers = excluded.headers, body = excluded.body,
             sealed_by = excluded.sealed_by, created_at = excluded.created_at, expires_at = excluded.expires_at,
-            holder = NULL, epoch = NULL, recovery_point = NULL, lease_expires_at = NULL
+            holder = NULL, epoch = NULL, recovery_point = NULL, lease_expires_at = NULL, flow = NULL
         WHERE k.execution = p_replaces AND k.state <> 'in_progress' AND k.expires_at <= v_now;
         IF NOT FOUND THEN
             RAISE EXCEPTION 'another run of this key has committed' USING ERRCODE = 'SM004',
                 HINT = 'Roll back and call semel.claim again.';
+        END IF;
+        IF v_flow THEN
+            PERFORM semel.forget_flows(ARRAY[p_replaces]);
         END IF;
     END IF;
     RETURN p_execution;

@@ -3,7 +3,10 @@
 --
 -- outcome 'fresh'   the row is inserted with epoch 1.
 -- outcome 'resume'  the former worker's lease had expired: the epoch is raised, and the work goes on at recovery_point.
--- Otherwise as semel.claim. With p_resume false, expired work becomes 'unknown' instead.
+-- outcome 'flow'    the key is that of an abandoned flow, which only those who know it can go on with. Nothing was
+--                   changed.
+-- Otherwise as semel.claim. With p_resume false, expired work becomes 'unknown' instead. A flow that has ended and
+-- expired goes with its key.
 --
 -- A row that a late worker holds locked inside its fenced transaction counts as in flight: nothing here blocks.
 CREATE OR REPLACE FUNCTION semel.lease(
@@ -18,6 +21,7 @@ LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
     v_claim record;
     v_now   timestamptz;
+    v_flow  text;
 BEGIN
     PERFORM semel.require_durable_commit();
     SELECT * INTO STRICT v_claim FROM semel.claim(p_tenant, p_operation, p_key, p_fingerprint, false);
@@ -53,10 +57,13 @@ BEGIN
         SET execution = excluded.execution, fingerprint = excluded.fingerprint, state = excluded.state, status = NULL,
             headers = NULL, body = NULL, sealed_by = NULL, created_at = excluded.created_at,
             expires_at = excluded.expires_at, holder = excluded.holder, epoch = 1, recovery_point = NULL,
-            lease_expires_at = excluded.lease_expires_at
+            lease_expires_at = excluded.lease_expires_at, flow = NULL
         WHERE k.execution = v_claim.replaces AND k.state <> 'in_progress' AND k.expires_at <= v_now;
         IF NOT FOUND THEN
             RAISE EXCEPTION 'another run of this key has committed' USING ERRCODE = 'SM004';
+        END IF;
+        IF v_claim.replaces IS NOT NULL THEN
+            PERFORM semel.forget_flows(ARRAY[v_claim.replaces]::uuid[]);
         END IF;
         RETURN;
     END IF;
@@ -66,7 +73,7 @@ BEGIN
     END IF;
 
     -- Abandoned work, or work that is held already. Whoever gets the row lock decides.
-    PERFORM FROM semel.keys k
+    SELECT k.flow INTO v_flow FROM semel.keys k
     WHERE k.tenant = p_tenant AND k.operation = p_operation AND k.key = p_key
       AND k.state = 'in_progress' AND k.lease_expires_at <= v_now
     FOR UPDATE SKIP LOCKED;
@@ -76,6 +83,11 @@ BEGIN
         IF outcome IS NULL THEN
             RAISE EXCEPTION 'the work ended while it was asked for' USING ERRCODE = 'SM004';
         END IF;
+        RETURN;
+    END IF;
+
+    IF v_flow IS NOT NULL THEN
+        outcome := 'flow';
         RETURN;
     END IF;
 

@@ -76,6 +76,11 @@ pub(crate) fn classify(error: tokio_postgres::Error) -> Error {
         ADVANCED => Error::Advanced(reported.detail().and_then(|point| RecoveryPoint::new(point).ok())),
         // unique_violation of our own constraint: another run of the key committed first.
         "23505" if reported.schema() == Some("semel") && reported.constraint() == Some("keys_pkey") => Error::Raced,
+        // The step was recorded after this transaction's snapshot: another one sees it. A step that records itself is
+        // told SM004 instead.
+        "23505" if reported.schema() == Some("semel") && reported.constraint() == Some("flow_steps_pkey") => {
+            Error::Conflict(error.into())
+        }
         "40001" | "40P01" => Error::Conflict(error.into()),
         "0A000" if is_stale_plan(&error) => Error::Conflict(error.into()),
         // statement_timeout, idle_in_transaction_session_timeout, transaction_timeout

@@ -20,6 +20,7 @@ const RENEW: &str = include_str!("sql/renew.sql");
 const RELEASE: &str = "SELECT semel.release($1, $2, $3, $4, $5)";
 const ABANDON: &str = "SELECT semel.abandon($1, $2, $3, $4, $5)";
 const FENCE: &str = "SELECT semel.fence($1, $2, $3, $4, $5, $6), set_config('semel.fenced', $4::text, true)";
+const FENCE_STEP: &str = include_str!("sql/fence_step.sql");
 const STUCK: &str = include_str!("sql/stuck_leases.sql");
 
 /// How often a lease is asked for again when another run's row got in between.
@@ -51,6 +52,9 @@ pub(crate) async fn lease(store: &Postgres, ask: &Ask, terms: &LeaseTerms) -> Re
         }
     };
     let outcome: &str = row.try_get("outcome").map_err(classify)?;
+    if outcome == "flow" {
+        return Err(Error::Settings("the key belongs to a flow; run the flow, do not lease it".to_owned()));
+    }
     if !matches!(outcome, "fresh" | "resume") {
         return read_refusal(outcome, &row, store.shared.options.retry_after);
     }
@@ -99,29 +103,58 @@ async fn give_up(store: &Postgres, sql: &str, lease: &Lease) -> Result<(), Error
     store.call(sql, &params).await.map(drop)
 }
 
+/// What a transaction of leased work holds.
+pub(crate) struct Fence {
+    pub(crate) lease: Lease,
+    /// The step's name, if the work is a flow.
+    pub(crate) step: Option<String>,
+}
+
+impl Fence {
+    /// The run that events and jobs are numbered in: each step commits once, so it has one of its own.
+    pub(crate) fn run(&self) -> Execution {
+        match &self.step {
+            Some(step) => self.lease.execution.named_step(step),
+            None => self.lease.execution.step(self.lease.recovery_point.as_ref()),
+        }
+    }
+}
+
 pub(crate) async fn begin_fenced(store: &Postgres, lease: &Lease) -> Result<Tx, Error> {
+    begin(store, Fence { lease: lease.clone(), step: None }).await
+}
+
+/// Begins a transaction and fences it, in one flight.
+pub(crate) async fn begin(store: &Postgres, fence: Fence) -> Result<Tx, Error> {
     let mut session = store.session().await?;
-    fence(&store.shared, &mut session, &[&store.shared.begin], lease).await?;
-    Ok(Tx::new(Arc::clone(&store.shared), session, lease.execution, Holds::Fence(lease.clone())))
+    take(&store.shared, &mut session, &[&store.shared.begin], &fence).await?;
+    Ok(Tx::new(Arc::clone(&store.shared), session, fence.lease.execution, Holds::Fence(fence)))
 }
 
 /// Ends the transaction of a step and fences another one, so that nothing of the step's effect is left. No work
 /// follows, so it is at READ COMMITTED: a renewal that waited for the row and got it first is no conflict.
-pub(crate) async fn fence_anew(shared: &Shared, session: &mut Session, lease: &Lease) -> Result<(), Error> {
-    fence(shared, session, &["ROLLBACK", &shared.begin_relaying], lease).await
+pub(crate) async fn fence_anew(shared: &Shared, session: &mut Session, fence: &Fence) -> Result<(), Error> {
+    take(shared, session, &["ROLLBACK", &shared.begin_relaying], fence).await
 }
 
-async fn fence(shared: &Shared, session: &mut Session, commands: &[&str], lease: &Lease) -> Result<(), Error> {
+async fn take(shared: &Shared, session: &mut Session, commands: &[&str], fence: &Fence) -> Result<(), Error> {
+    let lease = &fence.lease;
     let point = lease.recovery_point.as_ref().map(RecoveryPoint::as_str);
-    let params: [&dyn Parameter; 6] = [
+    let run = fence.run().as_uuid().to_string();
+    let params: [&dyn Parameter; 7] = [
         &lease.scope().tenant(),
         &lease.scope().operation(),
         &lease.key().as_str(),
         &lease.execution.as_uuid(),
         &lease.epoch,
         &point,
+        &run,
     ];
-    shared.begin_on(session, commands, FENCE, &params).await.map(drop)
+    let taken = match &fence.step {
+        Some(_) => shared.begin_on(session, commands, FENCE_STEP, &params).await,
+        None => shared.begin_on(session, commands, FENCE, &params[..6]).await,
+    };
+    taken.map(drop)
 }
 
 pub(crate) async fn stuck(store: &Postgres) -> Result<u64, Error> {

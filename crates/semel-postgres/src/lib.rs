@@ -31,6 +31,7 @@ mod connect;
 mod deferred;
 mod error;
 mod flight;
+mod flow;
 mod inbox;
 mod join;
 mod lease;

@@ -35,7 +35,7 @@ macro_rules! functions {
 
 const MIGRATIONS: &[Migration] = migrations![
     1 "0001_installation", 2 "0002_keys", 3 "0003_audit", 4 "0004_outbox", 5 "0005_tick_xid", 6 "0006_inbox",
-    7 "0007_letters", 8 "0008_letter_ids", 9 "0009_slots", 10 "0010_key_bounds",
+    7 "0007_letters", 8 "0008_letter_ids", 9 "0009_slots", 10 "0010_key_bounds", 11 "0011_flows",
 ];
 
 /// In the order of their dependencies.
@@ -45,6 +45,7 @@ const FUNCTIONS: &[(&str, &str)] = functions![
     "require_first_statement",
     "require_durable_commit",
     "require_rows",
+    "forget_flows",
     "claim",
     "completing",
     "complete",
@@ -118,6 +119,29 @@ const FUNCTIONS: &[(&str, &str)] = functions![
     "bury_letter",
     "redrive_letters",
     "replay_consumer",
+    "take_flow",
+    "begin_flow",
+    "take_flows",
+    "flow_journal",
+    "next_step",
+    "record_step",
+    "settle_step",
+    "count_attempt",
+    "end_attempt",
+    "park_flow",
+    "hold_flow",
+    "unwind_flow",
+    "flow_state",
+    "lock_flow",
+    "release_flow",
+    "audit_flow",
+    "retry_flow",
+    "resolve_flow",
+    "cancel_flow",
+    "job_key",
+    "next_job",
+    "stage_all",
+    "stage",
 ];
 
 const PROLOGUE: &str = include_str!("sql/prologue.sql");

@@ -23,7 +23,7 @@ use crate::tx::{Holds, Tx};
 use crate::{claim, lease, migrate, operator, reap, seals};
 
 /// How often leased work is looked at while a request waits for it: it holds no lock that could wake the waiting.
-const LEASED_LOOK: Duration = Duration::from_millis(200);
+pub(crate) const LEASED_LOOK: Duration = Duration::from_millis(200);
 
 /// Semel's store on PostgreSQL. Cheap to clone; clones share a pool.
 #[derive(Debug, Clone)]
@@ -49,6 +49,8 @@ pub(crate) struct Shared {
     pub(crate) waiting: Semaphore,
     /// Told when a transaction of this process that wrote events has ended.
     pub(crate) emitted: Notify,
+    /// The same of one that staged jobs.
+    pub(crate) staged: Notify,
 }
 
 impl Postgres {
@@ -80,6 +82,7 @@ impl Postgres {
             recent: Recent::default(),
             waiting: Semaphore::new(options.max_waiting),
             emitted: Notify::new(),
+            staged: Notify::new(),
             options,
         };
         Ok(Postgres { shared: Arc::new(shared) })
@@ -141,7 +144,16 @@ impl Postgres {
         begin: &str,
         statements: &[(&str, Vec<&dyn Parameter>)],
     ) -> Result<Vec<Vec<Row>>, Error> {
-        let mut session = self.session().await?;
+        self.transact_on(self.session().await?, begin, statements).await
+    }
+
+    /// The same on a connection that is there. If that breaks, nothing says whether the transaction was committed.
+    pub(crate) async fn transact_on(
+        &self,
+        mut session: Session,
+        begin: &str,
+        statements: &[(&str, Vec<&dyn Parameter>)],
+    ) -> Result<Vec<Vec<Row>>, Error> {
         let connection = session.connection()?;
         let mut prepared = Vec::with_capacity(statements.len());
         for (sql, params) in statements {

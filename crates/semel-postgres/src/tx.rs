@@ -4,24 +4,27 @@ use std::fmt;
 use std::sync::Arc;
 
 use deadpool_postgres::Object;
-use semel::lease::{Lease, RecoveryPoint};
+use semel::flow::{Job, Settled};
+use semel::lease::RecoveryPoint;
 use semel::sink::Lane;
 use semel::{Ask, Claim, Completion, Error, Event, EventId, Execution, failpoint};
 use tokio::time::timeout;
 use tokio_postgres::Row;
 use uuid::Uuid;
 
-use crate::claim::LockId;
+use crate::claim::{self, LockId};
 use crate::connect::Statements;
 use crate::deferred::Deferred;
 use crate::error::{classify, is_aborted, is_conflict, is_connection_lost};
 use crate::flight::{Flight, Flown, Prepared};
+use crate::flow::job::{STAGE, Staging};
+use crate::flow::step::{Ended, RECORD};
 use crate::inbox::Isolated;
+use crate::lease::{self, Fence};
 use crate::outbox::emit::{EMIT, Emission};
 use crate::parameter::Parameter;
 use crate::session::Session;
 use crate::store::{Shared, interval_ms};
-use crate::{claim, lease};
 
 const COMPLETE: &str = include_str!("sql/complete.sql");
 const COMPLETE_PLAIN: &str = include_str!("sql/complete_plain.sql");
@@ -57,6 +60,8 @@ pub struct Tx {
     pub(crate) deferred: Vec<Deferred>,
     /// What was emitted, to be written at the completion.
     pub(crate) events: Vec<Event>,
+    /// What was staged, likewise.
+    pub(crate) jobs: Vec<Job>,
     /// Where the last message began that was accepted behind a savepoint, while that is there.
     pub(crate) isolated: Option<Isolated>,
 }
@@ -66,7 +71,7 @@ pub(crate) enum Holds {
     /// The claim on a key, its lock, and the expired row it may replace.
     Claim { ask: Ask, lock: LockId, replaces: Option<Uuid> },
     /// The fence of leased work.
-    Fence(Lease),
+    Fence(Fence),
     /// Nothing: an ordinary transaction.
     Nothing,
 }
@@ -86,6 +91,7 @@ impl Tx {
             doubtful: false,
             deferred: Vec::new(),
             events: Vec::new(),
+            jobs: Vec::new(),
             isolated: None,
         }
     }
@@ -212,10 +218,10 @@ impl Tx {
         }
     }
 
-    /// Sends the deferred statements, the events of the run `emitting`, `last` and COMMIT in one flight, and takes it
-    /// as success only if every one of them succeeded and `last` returned its row: a COMMIT that follows a failed
-    /// statement is answered with success although the server rolled back. Without `last`, every statement before the
-    /// flight must have succeeded.
+    /// Sends the deferred statements, the jobs and events of the run `emitting`, `last` and COMMIT in one flight, and
+    /// takes it as success only if every one of them succeeded and `last` returned its row: a COMMIT that follows a
+    /// failed statement is answered with success although the server rolled back. Without `last`, every statement
+    /// before the flight must have succeeded.
     ///
     /// The events come after every statement of the work, because they lock their ordering keys: whoever waits for
     /// those holds what it needs already.
@@ -234,9 +240,13 @@ impl Tx {
             return Err(Error::Statement("a statement was given up before its answer came; all is rolled back".into()));
         }
         let (deferred, events) = (std::mem::take(&mut self.deferred), std::mem::take(&mut self.events));
-        let emission = Emission::new(Some(emitting), &events);
-        let emission = match emission {
-            Ok(emission) => (!events.is_empty()).then_some(emission),
+        let jobs = std::mem::take(&mut self.jobs);
+        let buffered =
+            Staging::new(emitting, &jobs).and_then(|jobs| Ok((jobs, Emission::new(Some(emitting), &events)?)));
+        let (staging, emission) = match buffered {
+            Ok((staging, emission)) => {
+                ((!jobs.is_empty()).then_some(staging), (!events.is_empty()).then_some(emission))
+            }
             Err(error) => {
                 session.roll_back().await;
                 return Err(error);
@@ -245,10 +255,14 @@ impl Tx {
         let flown = {
             let connection = session.connection()?;
             let statements = self.shared.options.statements;
-            let mut prepared = Vec::with_capacity(deferred.len() + 2);
+            let mut prepared = Vec::with_capacity(deferred.len() + 3);
             for statement in &deferred {
                 let params = statement.params.iter().map(|value| value.as_ref() as &dyn Parameter);
                 let ready = Prepared::new(connection, statements, &statement.sql, params).await;
+                prepared.push(ready.map_err(|error| self.classified(error))?);
+            }
+            if let Some(staging) = &staging {
+                let ready = Prepared::new(connection, statements, STAGE, staging.params().into_iter()).await;
                 prepared.push(ready.map_err(|error| self.classified(error))?);
             }
             if let Some(emission) = &emission {
@@ -269,13 +283,14 @@ impl Tx {
         };
         session.commits(false);
         let emits = emission.is_some() || last.as_ref().is_some_and(|last| last.emits);
+        let wrote = (emits, staging.is_some());
         let answers = match flown {
             Ok(Flown::Answered(answers)) => answers,
             // COMMIT was not sent: dropping the session rolls back.
             Ok(Flown::Grounded(error)) => return Err(self.classified(error)),
             Err(_) => {
                 session.discard();
-                self.tell(emits);
+                self.tell(wrote);
                 return Err(Error::Ambiguous("COMMIT was not answered in time".into()));
             }
         };
@@ -285,14 +300,14 @@ impl Tx {
         match first_failure(answers) {
             None if completed => {
                 session.release();
-                self.tell(emits);
+                self.tell(wrote);
                 Ok(())
             }
             None => Err(Error::Statement("the completion returned no row".into())),
             Some(error) => {
                 if matches!(error, Error::Ambiguous(_)) {
                     session.discard();
-                    self.tell(emits);
+                    self.tell(wrote);
                 }
                 self.conflicted |= matches!(error, Error::Conflict(_));
                 Err(error)
@@ -351,6 +366,7 @@ impl Tx {
     async fn take_back(&mut self) -> Result<(), Error> {
         self.deferred.clear();
         self.events.clear();
+        self.jobs.clear();
         if !self.touched {
             return Ok(());
         }
@@ -375,15 +391,18 @@ impl Tx {
                 *replaces = granted.replaces;
                 Ok(())
             }
-            Holds::Fence(lease) => lease::fence_anew(&self.shared, session, lease).await,
+            Holds::Fence(fence) => lease::fence_anew(&self.shared, session, fence).await,
             Holds::Nothing => Ok(()),
         }
     }
 
-    /// Tells whoever waits for events that some were committed, or may have been.
-    fn tell(&self, emitted: bool) {
+    /// Tells whoever waits for events or jobs that some were committed, or may have been.
+    fn tell(&self, (emitted, staged): (bool, bool)) {
         if emitted {
             self.shared.emitted.notify_one();
+        }
+        if staged {
+            self.shared.staged.notify_one();
         }
     }
 
@@ -470,6 +489,11 @@ impl semel::Tx for Tx {
         self.events.push(event);
     }
 
+    fn stage(&mut self, job: Job) {
+        self.begun = true;
+        self.jobs.push(job);
+    }
+
     async fn complete(mut self, completion: &Completion) -> Result<(), Error> {
         if !completion.keep_effect {
             self.take_back().await?;
@@ -505,8 +529,8 @@ impl semel::Tx for Tx {
                 self.shared.recent.remember(lock);
                 Ok(())
             }
-            Holds::Fence(lease) => {
-                let emitting = lease.execution.step(lease.recovery_point.as_ref());
+            Holds::Fence(fence) => {
+                let lease = &fence.lease;
                 let params: [&dyn Parameter; 11] = [
                     &lease.scope().tenant(),
                     &lease.scope().operation(),
@@ -520,7 +544,7 @@ impl semel::Tx for Tx {
                     &completion.failed,
                     &sealed_by,
                 ];
-                self.end(emitting, last(COMPLETE_LEASED, &params), Some(failpoint::COMMIT_SENT)).await
+                self.end(fence.run(), last(COMPLETE_LEASED, &params), Some(failpoint::COMMIT_SENT)).await
             }
             Holds::Nothing => {
                 self.roll_back().await;
@@ -530,10 +554,11 @@ impl semel::Tx for Tx {
     }
 
     async fn advance(mut self, point: &RecoveryPoint) -> Result<(), Error> {
-        let Holds::Fence(lease) = std::mem::replace(&mut self.holds, Holds::Nothing) else {
+        let Holds::Fence(fence @ Fence { step: None, .. }) = std::mem::replace(&mut self.holds, Holds::Nothing) else {
             self.roll_back().await;
-            return Err(Error::Settings("only leased work has a recovery point".to_owned()));
+            return Err(Error::Settings("only leased work that is no flow has a recovery point".to_owned()));
         };
+        let lease = &fence.lease;
         let (lease_ms, retain_ms) = (interval_ms(lease.lease_for), interval_ms(lease.retain));
         let params: [&dyn Parameter; 8] = [
             &lease.scope().tenant(),
@@ -545,8 +570,19 @@ impl semel::Tx for Tx {
             &lease_ms,
             &retain_ms,
         ];
-        let emitting = lease.execution.step(lease.recovery_point.as_ref());
-        self.end(emitting, last(ADVANCE, &params), Some(failpoint::COMMIT_SENT)).await
+        self.end(fence.run(), last(ADVANCE, &params), Some(failpoint::COMMIT_SENT)).await
+    }
+
+    async fn record(mut self, settled: &Settled) -> Result<(), Error> {
+        let fence = match std::mem::replace(&mut self.holds, Holds::Nothing) {
+            Holds::Fence(fence) if fence.step.as_ref() == Some(&settled.step) => fence,
+            _ => {
+                self.roll_back().await;
+                return Err(Error::Settings("a step of a flow is recorded in the transaction begun for it".to_owned()));
+            }
+        };
+        let ended = Ended::new(&fence.lease, settled);
+        self.end(fence.run(), last(RECORD, &ended.params()), Some(failpoint::COMMIT_SENT)).await
     }
 
     async fn rollback(mut self) {

@@ -51,6 +51,39 @@ async fn migrated_step_by_step_equals_fresh() {
     }
 }
 
+/// Whoever has rights on keys goes on reaping, evicting and completing while the database is upgraded.
+#[tokio::test]
+async fn a_role_that_works_with_keys_does_so_after_migrating() {
+    let database = TempDatabase::create().await;
+    let client = database.connect().await;
+    let role = format!("{}_reaper", database.name());
+    let setup = "CREATE SCHEMA semel; CREATE TABLE semel.migrations (version integer PRIMARY KEY, name text NOT NULL,
+                 checksum bytea NOT NULL, applied_at timestamptz NOT NULL DEFAULT clock_timestamp())";
+    client.batch_execute(setup).await.unwrap();
+    for migration in migrations().iter().filter(|migration| migration.version < 11) {
+        client.batch_execute(migration.sql).await.unwrap();
+        let record = "INSERT INTO semel.migrations (version, name, checksum)
+                      VALUES ($1, $2, sha256(convert_to($3, 'UTF8')))";
+        client.execute(record, &[&migration.version, &migration.name, &migration.sql]).await.unwrap();
+    }
+    let grant = format!(
+        "CREATE ROLE {role}; GRANT USAGE ON SCHEMA semel TO {role};
+         GRANT SELECT, UPDATE, DELETE ON semel.keys TO {role}; GRANT SELECT ON semel.keys TO PUBLIC"
+    );
+    client.batch_execute(&grant).await.unwrap();
+    Postgres::open(&database.url(), Options::default()).unwrap().migrate().await.unwrap();
+    let flow = "SELECT semel.stage('shop', 'mail', '{}');
+                UPDATE semel.keys SET state = 'completed', status = 200, headers = '', body = '',
+                       created_at = now() - interval '2 days', expires_at = now() - interval '1 day'";
+    client.batch_execute(flow).await.unwrap();
+    client.batch_execute(&format!("SET ROLE {role}")).await.unwrap();
+    let reaped = client.query_one("SELECT semel.reap(10)", &[]).await.map(|row| row.get::<_, i64>(0));
+    let inserts = client.query_one("SELECT has_table_privilege('semel.flows', 'INSERT')", &[]).await.unwrap();
+    client.batch_execute(&format!("RESET ROLE; DROP OWNED BY {role}; DROP ROLE {role}")).await.unwrap();
+    assert_eq!(reaped.unwrap(), 1);
+    assert!(!inserts.get::<_, bool>(0), "no more than it has on keys");
+}
+
 #[tokio::test]
 async fn a_printed_schema_equals_a_migrated_one() {
     let (migrated, printed) = (TempDatabase::create().await, TempDatabase::create().await);

@@ -24,6 +24,7 @@ use semel::letter::{ConsumerRecord, Declaration, Letter, LetterFilter, LetterId,
 use semel::operator::Audit;
 
 use crate::error::lock;
+use crate::queue::News;
 use crate::store::Sqlite;
 use crate::tx::Tx;
 
@@ -163,7 +164,7 @@ impl Tx {
     async fn await_group(mut self) -> Result<(), Error> {
         let Some(turn) = self.turn.take() else { return Err(Error::Deadline) };
         turn.undo()?;
-        match turn.finish(None, false)?.done().await {
+        match turn.finish(None, News::default())?.done().await {
             // It was not this transaction's to commit: nothing of it is in doubt.
             Err(Error::Ambiguous(cause)) => Err(Error::Unavailable(cause)),
             other => other,

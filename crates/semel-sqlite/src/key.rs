@@ -18,6 +18,9 @@ const RENEW: &str = include_str!("sql/renew.sql");
 const ENDED: &str = include_str!("sql/ended.sql");
 const RELEASE: &str = include_str!("sql/release.sql");
 const ABANDON: &str = include_str!("sql/abandon.sql");
+const PROLONG: &str = include_str!("sql/prolong.sql");
+const HOLD_FENCED: &str = include_str!("sql/hold_fenced.sql");
+const HELD_FOR: &str = include_str!("sql/held_for.sql");
 
 /// Writes the completed row, in place of the expired one that the claim saw. The UNIQUE constraint judges: a violation
 /// means that another run committed first.
@@ -141,6 +144,28 @@ impl<'l> Fence<'l> {
         let mut probe = connection.prepare_cached(ENDED).map_err(classify)?;
         let ended: bool = probe.query_row(self.name(), |row| row.get(0)).map_err(classify)?;
         held(ended).map(|()| false)
+    }
+
+    /// Lets the lease run on from now if a third of it is over: whoever held the writer kept others from renewing it.
+    pub(crate) fn prolong(&self, connection: &Connection, now_ms: i64) -> Result<(), Error> {
+        let (tenant, operation, key, epoch, execution) = self.name();
+        let lease_ms = millis(self.lease.lease_for);
+        let (ends, fresh) = (now_ms.saturating_add(lease_ms), now_ms.saturating_add(lease_ms - lease_ms / 3));
+        let params = (tenant, operation, key, epoch, execution, ends, self.expires_at(now_ms), fresh);
+        change(connection, PROLONG, params).map(drop)
+    }
+
+    /// Keeps the work for a person, until `expires_at` at least.
+    pub(crate) fn hold(&self, connection: &Connection, expires_at: i64) -> Result<(), Error> {
+        let (tenant, operation, key, epoch, execution) = self.name();
+        held(change(connection, HOLD_FENCED, (tenant, operation, key, epoch, execution, expires_at))?)
+    }
+
+    /// Whether the flow is held for this reason, and was so under this very lease.
+    pub(crate) fn is_held_for(&self, connection: &Connection, why: &str) -> Result<bool, Error> {
+        let (tenant, operation, key, epoch, execution) = self.name();
+        let mut probe = connection.prepare_cached(HELD_FOR).map_err(classify)?;
+        probe.query_row((tenant, operation, key, epoch, execution, why), |row| row.get(0)).map_err(classify)
     }
 
     /// Ends the lease now. Says whether it was still held.

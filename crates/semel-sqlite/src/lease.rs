@@ -6,7 +6,7 @@ use rusqlite::Connection;
 use semel::store::Stored;
 use semel::{Ask, Claim, Error, Execution, Lease, LeaseTerms, OnExpiry, RecoveryPoint};
 
-use crate::error::{classify, millis};
+use crate::error::{classify, millis, violates_unique};
 use crate::key::{Fence, replace_expired};
 use crate::probe::Standing;
 use crate::store::{Answer, Sqlite};
@@ -35,13 +35,16 @@ impl Sqlite {
         self.transact(Some(Held::Key(guard)), |connection| {
             let now_ms = self.now_ms();
             Ok(match Standing::read(connection, ask, now_ms)? {
-                Standing::Free { expired } => Claim::Fresh(insert(connection, ask, terms, expired, now_ms)?),
-                Standing::Lapsed { execution, epoch, point } => match terms.on_expiry {
+                Standing::Free { expired } => Claim::Fresh(insert(connection, ask, terms, None, expired, now_ms)?),
+                Standing::Lapsed { flow: true, .. } => {
+                    return Err(Error::Settings("the key belongs to a flow; run the flow, do not lease it".to_owned()));
+                }
+                Standing::Lapsed { execution, epoch, point, .. } => match terms.on_expiry {
                     OnExpiry::Resume => {
                         Claim::Resume(take_over(connection, ask, terms, (execution, epoch, point), now_ms)?)
                     }
                     OnExpiry::Hold => {
-                        hold(connection, ask, terms, epoch, now_ms)?;
+                        hold(connection, ask, epoch, now_ms.saturating_add(millis(terms.retain)))?;
                         Claim::Unknown
                     }
                 },
@@ -97,7 +100,7 @@ impl Sqlite {
     }
 }
 
-fn check_terms(terms: &LeaseTerms) -> Result<(), Error> {
+pub(crate) fn check_terms(terms: &LeaseTerms) -> Result<(), Error> {
     if terms.lease_for < Duration::from_millis(1) {
         return Err(Error::Settings("a lease must run for at least 1 ms".to_owned()));
     }
@@ -110,10 +113,13 @@ fn check_terms(terms: &LeaseTerms) -> Result<(), Error> {
     Ok(())
 }
 
-fn insert(
+/// Writes the row of leased work that begins, in place of the expired one that was seen. A flow's key carries its name.
+/// The UNIQUE constraint judges, as at a completion.
+pub(crate) fn insert(
     connection: &Connection,
     ask: &Ask,
     terms: &LeaseTerms,
+    flow: Option<&str>,
     expired: Option<Execution>,
     now_ms: i64,
 ) -> Result<Lease, Error> {
@@ -122,24 +128,27 @@ fn insert(
     }
     let execution = Execution::mint();
     let mut insert = connection.prepare_cached(LEASE).map_err(classify)?;
-    insert
-        .execute((
-            ask.scope.tenant(),
-            ask.scope.operation(),
-            ask.key.as_str(),
-            execution.as_uuid().as_bytes(),
-            ask.fingerprint.as_bytes(),
-            now_ms,
-            now_ms.saturating_add(millis(terms.retain)),
-            &terms.holder,
-            now_ms.saturating_add(millis(terms.lease_for)),
-        ))
-        .map_err(classify)?;
-    Ok(lease(ask, terms, execution, 1, None))
+    let inserted = insert.execute((
+        ask.scope.tenant(),
+        ask.scope.operation(),
+        ask.key.as_str(),
+        execution.as_uuid().as_bytes(),
+        ask.fingerprint.as_bytes(),
+        now_ms,
+        now_ms.saturating_add(millis(terms.retain)),
+        &terms.holder,
+        now_ms.saturating_add(millis(terms.lease_for)),
+        flow,
+    ));
+    match inserted {
+        Ok(_) => Ok(lease(ask, terms, execution, 1, None)),
+        Err(error) if violates_unique(&error) => Err(Error::Raced),
+        Err(error) => Err(classify(error)),
+    }
 }
 
 /// Raises the epoch, so that the worker before cannot write any more (I7).
-fn take_over(
+pub(crate) fn take_over(
     connection: &Connection,
     ask: &Ask,
     terms: &LeaseTerms,
@@ -161,9 +170,9 @@ fn take_over(
     Ok(lease(ask, terms, execution, epoch + 1, point))
 }
 
-fn hold(connection: &Connection, ask: &Ask, terms: &LeaseTerms, epoch: i64, now_ms: i64) -> Result<(), Error> {
+/// Keeps abandoned work for a person, until `expires_at` at least.
+pub(crate) fn hold(connection: &Connection, ask: &Ask, epoch: i64, expires_at: i64) -> Result<(), Error> {
     let mut update = connection.prepare_cached(HOLD).map_err(classify)?;
-    let expires_at = now_ms.saturating_add(millis(terms.retain));
     let params = (ask.scope.tenant(), ask.scope.operation(), ask.key.as_str(), epoch, expires_at);
     update.execute(params).map(drop).map_err(classify)
 }

@@ -1,10 +1,10 @@
 //! Semel's store in one SQLite file: the embedded default.
 //!
-//! Keys, replies, effects, events and what consumers have seen live in the service's own file, in write-ahead mode with
-//! an fsync at every commit. One writer commits waiting operations as a group, each in its own savepoint, so that many
-//! operations share one fsync; no answer and no replay leaves before its group's COMMIT (I1), no event is read before
-//! it (I4), and no message is called a duplicate (I6). Several processes may use the file, such as a relay or an
-//! operator's command beside the service.
+//! Keys, replies, effects, events, flows and what consumers have seen live in the service's own file, in write-ahead
+//! mode with an fsync at every commit. One writer commits waiting operations as a group, each in its own savepoint, so
+//! that many operations share one fsync; no answer and no replay leaves before its group's COMMIT (I1), no event is
+//! read before it (I4), and no message is called a duplicate (I6). Several processes may use the file, such as a relay
+//! or an operator's command beside the service.
 //!
 //! ```no_run
 //! # async fn example() -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
@@ -31,6 +31,7 @@ mod barrier;
 mod connect;
 mod deferred;
 mod error;
+mod flow;
 mod inbox;
 mod inflight;
 mod join;

@@ -18,6 +18,7 @@ const MIGRATIONS: &[Migration] = &[
     Migration { version: 3, name: "0003_inbox", sql: include_str!("../migrations/0003_inbox.sql") },
     Migration { version: 4, name: "0004_letters", sql: include_str!("../migrations/0004_letters.sql") },
     Migration { version: 5, name: "0005_letter_ids", sql: include_str!("../migrations/0005_letter_ids.sql") },
+    Migration { version: 6, name: "0006_flows", sql: include_str!("../migrations/0006_flows.sql") },
 ];
 
 /// How long a migration waits for other processes that write to the file.

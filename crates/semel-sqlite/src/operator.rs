@@ -13,6 +13,7 @@ use crate::store::Sqlite;
 const LIST_KEYS: &str = include_str!("sql/list_keys.sql");
 const SHOW_KEY: &str = include_str!("sql/show_key.sql");
 const EVICT_KEY: &str = include_str!("sql/evict_key.sql");
+const HAS_STEPS: &str = include_str!("sql/flow/has_steps.sql");
 const AUDIT: &str = include_str!("sql/audit.sql");
 
 /// The most keys that are listed at once (I12).
@@ -69,6 +70,10 @@ impl Sqlite {
                 {
                     Eviction::InFlight
                 }
+                // The next run of a flow would do again what its steps have done.
+                Some(found) if is_unfinished(found.state) && has_steps(connection, found.execution)? => {
+                    Eviction::InFlight
+                }
                 Some(found) => Eviction::Evicted(Box::new(found)),
             })
         };
@@ -104,6 +109,16 @@ fn find(connection: &Connection, scope: &Scope, key: &Key, now_ms: i64) -> Resul
     let mut show = connection.prepare_cached(SHOW_KEY).map_err(classify)?;
     let name = (scope.tenant(), scope.operation(), key.as_str());
     show.query_row(name, |row| record(row, now_ms)).optional().map_err(classify)
+}
+
+fn is_unfinished(state: KeyState) -> bool {
+    matches!(state, KeyState::InProgress | KeyState::Unknown)
+}
+
+/// Whether a flow has recorded anything under this run.
+fn has_steps(connection: &Connection, run: Execution) -> Result<bool, Error> {
+    let mut ask = connection.prepare_cached(HAS_STEPS).map_err(classify)?;
+    ask.query_row((run.as_uuid().as_bytes(),), |row| row.get(0)).map_err(classify)
 }
 
 fn record(row: &Row<'_>, now_ms: i64) -> rusqlite::Result<KeyRecord> {

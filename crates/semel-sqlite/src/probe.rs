@@ -24,8 +24,8 @@ pub(crate) enum Standing {
     Mismatch,
     /// Somebody works on it under a lease.
     Leased { remaining: Duration },
-    /// Somebody worked on it under a lease that has run out.
-    Lapsed { execution: Execution, epoch: i64, point: Option<RecoveryPoint> },
+    /// Somebody worked on it, or on the flow that it is the key of, under a lease that has run out.
+    Lapsed { execution: Execution, epoch: i64, point: Option<RecoveryPoint>, flow: bool },
     /// Somebody has to find out what happened.
     Unknown,
 }
@@ -66,7 +66,7 @@ impl Standing {
             }
             let point: Option<String> = row.get(6)?;
             let point = point.map(RecoveryPoint::new).transpose().map_err(|error| unreadable(6, error))?;
-            return Ok(Standing::Lapsed { execution, epoch: row.get(5)?, point });
+            return Ok(Standing::Lapsed { execution, epoch: row.get(5)?, point, flow: row.get(11)? });
         }
         if state == KeyState::Unknown.as_str() {
             return Ok(Standing::Unknown);

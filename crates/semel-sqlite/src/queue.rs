@@ -59,8 +59,14 @@ pub(crate) struct Pending {
     pub(crate) done: oneshot::Sender<Result<(), Error>>,
     /// Dropped after the COMMIT, so that nobody can ask for the key in between.
     pub(crate) held: Option<Held>,
-    /// Whether it wrote events, which somebody may wait for.
-    pub(crate) emits: bool,
+    pub(crate) news: News,
+}
+
+/// What an operation wrote that somebody may wait for.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct News {
+    pub(crate) events: bool,
+    pub(crate) jobs: bool,
 }
 
 impl Queue {
@@ -235,7 +241,7 @@ mod tests {
             let Phase::Held { turn: id, .. } = lock(&shared.queue).phase else { panic!("the turn is held") };
             lock(&shared.queue).phase = Phase::Held { turn: id, until: Instant::now() };
             if at_the_end {
-                assert!(matches!(turn.finish(None, false), Err(Error::Deadline)));
+                assert!(matches!(turn.finish(None, News::default()), Err(Error::Deadline)));
             } else {
                 assert!(matches!(turn.run(insert), Err(Error::Deadline)));
                 drop(turn);

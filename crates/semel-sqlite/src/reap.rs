@@ -8,8 +8,8 @@ use crate::store::Sqlite;
 const ANY_EXPIRED: &str = include_str!("sql/any_expired.sql");
 const REAP: &str = include_str!("sql/reap.sql");
 
-/// How much of replies one turn deletes, give or take the last one (I12). Every page of a reply has to be written to be
-/// freed, so a batch of large ones would otherwise hold the writer past its deadline, again and again.
+/// How much of replies and flows one turn deletes, give or take the last one (I12). Every page of them has to be
+/// written to be freed, so a batch of large ones would otherwise hold the writer past its deadline, again and again.
 const MAX_BATCH_BYTES: i64 = 8 * 1024 * 1024;
 
 impl Sqlite {

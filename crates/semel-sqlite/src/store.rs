@@ -15,6 +15,7 @@ use crate::inflight::{Entering, Guard, InFlight};
 use crate::options::Options;
 use crate::outbox::emit::Emissions;
 use crate::probe::Standing;
+use crate::queue::News;
 use crate::readers::Readers;
 use crate::turn::Held;
 use crate::tx::Tx;
@@ -29,6 +30,7 @@ use crate::{connect, migrate};
 pub struct Sqlite {
     inner: Arc<Inner>,
     emissions: Emissions,
+    stagings: Emissions,
 }
 
 #[derive(Debug)]
@@ -69,8 +71,8 @@ impl Sqlite {
             in_flight: Arc::new(InFlight::default()),
             lease_ended: Arc::new(watch::Sender::new(())),
         };
-        let emissions = Emissions::new(inner.writer.emitted());
-        Ok(Sqlite { inner: Arc::new(inner), emissions })
+        let (emissions, stagings) = (Emissions::new(inner.writer.emitted()), Emissions::new(inner.writer.staged()));
+        Ok(Sqlite { inner: Arc::new(inner), emissions, stagings })
     }
 
     /// Brings the file's schema to this version and names the migrations that took. Again, it does nothing.
@@ -136,6 +138,10 @@ impl Sqlite {
         &self.emissions
     }
 
+    pub(crate) fn stagings(&self) -> &Emissions {
+        &self.stagings
+    }
+
     /// Reads beside the writer what may take long, in one snapshot and on a thread that is there for waiting.
     pub(crate) async fn read_aside<T: Send + 'static>(
         &self,
@@ -167,7 +173,7 @@ impl Sqlite {
     ) -> Result<T, Error> {
         let turn = self.writer().enter().await?;
         let value = turn.run(work)?;
-        turn.finish(held, false)?.done().await?;
+        turn.finish(held, News::default())?.done().await?;
         Ok(value)
     }
 

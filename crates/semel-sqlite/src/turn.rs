@@ -9,7 +9,7 @@ use tokio::sync::{oneshot, watch};
 
 use crate::error::{classify, is_busy, lock};
 use crate::inflight::Guard;
-use crate::queue::Pending;
+use crate::queue::{News, Pending};
 use crate::writer::{Shared, run, tell};
 
 /// The right to run statements in the group, inside a savepoint of its own. Dropping it rolls the savepoint back and
@@ -113,8 +113,8 @@ impl Turn {
     }
 
     /// Ends the turn: what it did stays in the group and commits with it, whatever becomes of the caller. `held` is
-    /// dropped after the COMMIT, and if it `emits`, that is told then.
-    pub(crate) fn finish(mut self, held: Option<Held>, emits: bool) -> Result<Committing, Error> {
+    /// dropped after the COMMIT, and the news are told then.
+    pub(crate) fn finish(mut self, held: Option<Held>, news: News) -> Result<Committing, Error> {
         let shared = Arc::clone(&self.shared);
         let connection = lock(&shared.connection);
         // Locked over the whole step: the deadline falls either before it, and all is undone, or after it.
@@ -127,7 +127,7 @@ impl Turn {
         self.armed = false;
         queue.savepoint = false;
         let (done, committed) = oneshot::channel();
-        queue.pending.push(Pending { done, held, emits });
+        queue.pending.push(Pending { done, held, news });
         queue.pass_on(&shared);
         Ok(Committing(committed))
     }

@@ -2,17 +2,21 @@
 
 use rusqlite::fallible_iterator::FallibleIterator;
 use rusqlite::{Batch, Connection, OptionalExtension, Params, Row};
+use semel::flow::{Job, Settled};
 use semel::lease::RecoveryPoint;
 use semel::store::Completion;
 use semel::{Ask, Error, Event, Execution, Lease, failpoint};
 
 use crate::deferred::Deferred;
 use crate::error::classify;
+use crate::flow::job::Staged;
+use crate::flow::step;
 use crate::inbox::isolated::Message;
 use crate::inflight::Guard;
 use crate::key::{self, Fence};
 use crate::outbox::emit::Emitted;
 use crate::probe::Standing;
+use crate::queue::News;
 use crate::statement;
 use crate::store::Sqlite;
 use crate::turn::{Held, Turn};
@@ -39,6 +43,7 @@ pub struct Tx {
     execution: Execution,
     deferred: Vec<Deferred>,
     emitted: Emitted,
+    staged: Staged,
     /// The message that was accepted last, while it can be taken back.
     pub(crate) message: Option<Message>,
     begun: bool,
@@ -53,7 +58,11 @@ enum Purpose {
         ask: Ask,
         expired: Option<Execution>,
     },
-    Fence(Lease),
+    /// Leased work, at its recovery point or in a step of its flow.
+    Fence {
+        lease: Lease,
+        step: Option<String>,
+    },
     Business,
 }
 
@@ -77,7 +86,12 @@ impl Tx {
 
     pub(crate) fn fenced(store: Sqlite, lease: Lease) -> Tx {
         let (execution, held) = (lease.execution, store.lease_held());
-        Tx::new(store, Purpose::Fence(lease), execution, Some(held))
+        Tx::new(store, Purpose::Fence { lease, step: None }, execution, Some(held))
+    }
+
+    pub(crate) fn step(store: Sqlite, lease: Lease, step: String) -> Tx {
+        let (execution, held) = (lease.execution, store.lease_held());
+        Tx::new(store, Purpose::Fence { lease, step: Some(step) }, execution, Some(held))
     }
 
     pub(crate) fn business(store: Sqlite) -> Tx {
@@ -93,6 +107,7 @@ impl Tx {
             execution,
             deferred: Vec::new(),
             emitted: Emitted::default(),
+            staged: Staged::default(),
             message: None,
             begun: false,
             conflicted: false,
@@ -169,8 +184,8 @@ impl Tx {
         if !self.begun {
             return Ok(());
         }
-        let emits = self.run_buffered().await?;
-        self.finish(emits).await
+        let news = self.run_buffered().await?;
+        self.finish(news).await
     }
 
     /// Refuses statements that are not for the work to run, then runs it.
@@ -216,7 +231,7 @@ impl Tx {
                 let standing = Standing::read(connection, ask, now_ms)?;
                 if standing.is_still_free(*expired) { Ok(()) } else { Err(Error::Raced) }
             }),
-            Purpose::Fence(lease) => turn.run(|connection| Fence::of(lease).check(connection)),
+            Purpose::Fence { lease, .. } => turn.run(|connection| Fence::of(lease).check(connection)),
             Purpose::Business => Ok(()),
         };
         let checked = self.noted(checked);
@@ -282,17 +297,20 @@ impl Tx {
         }
     }
 
-    /// Runs what was deferred and writes what was emitted, in one go. Says whether there were events.
-    async fn run_buffered(&mut self) -> Result<bool, Error> {
+    /// Runs what was deferred and writes what was emitted and staged, in one go. Says what others may wait for.
+    async fn run_buffered(&mut self) -> Result<News, Error> {
         if let Some(message) = self.message.take() {
             message.check()?;
             self.deferred.extend(message.deferred);
             message.events.into_iter().for_each(|event| self.emitted.push(event));
+            message.jobs.into_iter().for_each(|job| self.staged.push(job));
         }
         let deferred = std::mem::take(&mut self.deferred);
         let emitted = std::mem::take(&mut self.emitted);
-        if deferred.is_empty() && emitted.is_empty() {
-            return Ok(false);
+        let staged = std::mem::take(&mut self.staged);
+        let news = News { events: !emitted.is_empty(), jobs: !staged.is_empty() };
+        if deferred.is_empty() && !news.events && !news.jobs {
+            return Ok(news);
         }
         check_deferred(&deferred)?;
         let first = self.turn.is_none();
@@ -300,28 +318,30 @@ impl Tx {
         let (execution, now_ms) = (self.emitting_run(), self.store.now_ms());
         self.on_turn(|connection| {
             deferred.iter().try_for_each(|statement| statement.run(connection))?;
-            emitted.write(connection, execution, now_ms)
+            emitted.write(connection, execution, now_ms)?;
+            staged.write(connection, execution, now_ms)
         })?;
         if first && !matches!(self.purpose, Purpose::Business) {
             failpoint::reach(failpoint::FIRST_STATEMENT_DONE).await;
         }
-        Ok(!emitted.is_empty())
+        Ok(news)
     }
 
-    /// The run that events are numbered in: each step of leased work commits once, so it has one of its own.
+    /// The run that events and jobs are numbered in: each step of leased work commits once, so it has one of its own.
     fn emitting_run(&self) -> Execution {
         match &self.purpose {
-            Purpose::Fence(lease) => self.execution.step(lease.recovery_point.as_ref()),
+            Purpose::Fence { step: Some(step), .. } => self.execution.named_step(step),
+            Purpose::Fence { lease, step: None } => self.execution.step(lease.recovery_point.as_ref()),
             Purpose::Claim { .. } | Purpose::Business => self.execution,
         }
     }
 
     /// Leaves the turn and waits for the group's COMMIT.
-    async fn finish(mut self, emits: bool) -> Result<(), Error> {
+    async fn finish(mut self, news: News) -> Result<(), Error> {
         self.check_over()?;
         let held = self.held.take();
         match self.turn.take() {
-            Some(turn) => turn.finish(held, emits)?.done().await,
+            Some(turn) => turn.finish(held, news)?.done().await,
             None => Err(Error::Deadline),
         }
     }
@@ -348,17 +368,26 @@ impl semel::Tx for Tx {
         }
     }
 
+    fn stage(&mut self, job: Job) {
+        self.begun = true;
+        match &mut self.message {
+            Some(message) => message.stage(job),
+            None => self.staged.push(job),
+        }
+    }
+
     async fn complete(mut self, completion: &Completion) -> Result<(), Error> {
         self.check_over()?;
         if !completion.keep_effect {
             self.deferred.clear();
             self.emitted = Emitted::default();
+            self.staged = Staged::default();
             self.message = None;
             if let Some(turn) = &self.turn {
                 turn.undo()?;
             }
         }
-        let emits = self.run_buffered().await?;
+        let news = self.run_buffered().await?;
         self.enter().await?;
         let now_ms = self.store.now_ms();
         let Some(turn) = &self.turn else { return Err(Error::Deadline) };
@@ -366,24 +395,36 @@ impl semel::Tx for Tx {
             Purpose::Claim { ask, expired } => {
                 turn.run(|connection| key::complete(connection, ask, *expired, completion, now_ms))?;
             }
-            Purpose::Fence(lease) => {
+            Purpose::Fence { lease, .. } => {
                 turn.run(|connection| Fence::of(lease).complete(connection, completion, now_ms))?;
             }
             Purpose::Business => return Err(misuse("a transaction without a key has no reply to store; commit it")),
         }
-        self.finish(emits).await
+        self.finish(news).await
     }
 
     async fn advance(mut self, point: &RecoveryPoint) -> Result<(), Error> {
-        let Purpose::Fence(lease) = &self.purpose else {
-            return Err(misuse("only leased work has a recovery point; lease the key"));
+        let Purpose::Fence { lease, step: None } = &self.purpose else {
+            return Err(misuse("only leased work that is no flow has a recovery point; lease the key"));
         };
         let lease = lease.clone();
-        let emits = self.run_buffered().await?;
+        let news = self.run_buffered().await?;
         self.enter().await?;
         let now_ms = self.store.now_ms();
         self.on_turn(|connection| Fence::of(&lease).advance(connection, point, now_ms))?;
-        self.finish(emits).await
+        self.finish(news).await
+    }
+
+    async fn record(mut self, settled: &Settled) -> Result<(), Error> {
+        let lease = match &self.purpose {
+            Purpose::Fence { lease, step: Some(step) } if *step == settled.step => lease.clone(),
+            _ => return Err(misuse("only the step that a transaction was begun for can be recorded with it")),
+        };
+        let news = self.run_buffered().await?;
+        self.enter().await?;
+        let now_ms = self.store.now_ms();
+        self.on_turn(|connection| step::record(connection, &lease, settled, now_ms))?;
+        self.finish(news).await
     }
 
     async fn rollback(self) {}

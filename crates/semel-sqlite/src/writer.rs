@@ -46,6 +46,8 @@ pub(crate) struct Shared {
     commits: AtomicU64,
     /// Sends after the COMMIT of a group in which events were written.
     emitted: watch::Sender<()>,
+    /// Sends after the COMMIT of a group in which jobs were staged.
+    staged: watch::Sender<()>,
 }
 
 impl Writer {
@@ -86,6 +88,11 @@ impl Writer {
         self.shared.emitted.subscribe()
     }
 
+    /// Changes after each COMMIT that made staged jobs durable.
+    pub(crate) fn staged(&self) -> watch::Receiver<()> {
+        self.shared.staged.subscribe()
+    }
+
     pub(crate) fn commits(&self) -> u64 {
         self.shared.commits.load(Ordering::Relaxed)
     }
@@ -112,6 +119,7 @@ impl Shared {
             woken: Condvar::new(),
             commits: AtomicU64::new(0),
             emitted: watch::Sender::new(()),
+            staged: watch::Sender::new(()),
         }
     }
 
@@ -192,10 +200,14 @@ impl Shared {
 
         match result {
             Ok(()) => {
-                let emits = pending.iter().any(|operation| operation.emits);
+                let emits = pending.iter().any(|operation| operation.news.events);
+                let stages = pending.iter().any(|operation| operation.news.jobs);
                 tell(pending, || Ok(()));
                 if emits {
                     self.emitted.send_replace(());
+                }
+                if stages {
+                    self.staged.send_replace(());
                 }
             }
             Err(error) if settled.is_err() => {

@@ -2,7 +2,8 @@
 //!
 //! Real servers only: a private PostgreSQL [`cluster`], a database per test, a pgbouncer, and ways to break them at the
 //! moment that matters. The `conformance` suite is what every store passes, the `outbox` suite what every store passes
-//! that keeps events, and the `inbox` and `runner` suites what every store passes that keeps what consumers have seen.
+//! that keeps events, the `inbox` and `runner` suites what every store passes that keeps what consumers have seen, and
+//! the `flows` suite what every store passes that flows run on.
 //!
 //! This is test code: it panics with an explanation where a test could not go on.
 #![allow(clippy::unwrap_used)]
@@ -29,6 +30,8 @@ pub mod counts;
 #[cfg(feature = "full")]
 pub mod database;
 #[cfg(feature = "full")]
+pub mod flows;
+#[cfg(feature = "full")]
 pub mod inbox;
 #[cfg(feature = "full")]
 pub mod naive;
@@ -39,6 +42,8 @@ pub mod pgbouncer;
 pub mod poll;
 #[cfg(feature = "full")]
 pub mod process;
+#[cfg(feature = "full")]
+pub mod provider;
 #[cfg(feature = "full")]
 pub mod proxy;
 #[cfg(feature = "full")]

@@ -5,7 +5,6 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
-use std::process::Command;
 use std::sync::Arc;
 
 use axum::extract::State;
@@ -16,6 +15,8 @@ use axum::{Json, Router};
 use deadpool_postgres::{Manager, Pool};
 use tokio::net::TcpListener;
 use tokio_postgres::NoTls;
+
+use crate::process;
 
 const CONNECTIONS: usize = 16;
 
@@ -43,21 +44,7 @@ pub async fn serve(database_url: &str) -> Result<SocketAddr, Box<dyn std::error:
 
 /// The path of the binary `naive`, which is built first if the test run has not done so.
 pub fn binary() -> PathBuf {
-    // A test runs from <profile>/deps, and binaries lie one directory up.
-    let test = std::env::current_exe().unwrap();
-    let profile = test.ancestors().nth(2).expect("a test lies below its profile's directory");
-    let binary = profile.join("naive");
-    if !binary.exists() {
-        let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-        let mut build = Command::new(cargo);
-        build.args(["build", "--quiet", "--package", "semel-testkit", "--bin", "naive", "--target-dir"]);
-        build.arg(profile.parent().expect("a profile's directory lies below the target directory"));
-        if profile.ends_with("release") {
-            build.arg("--release");
-        }
-        assert!(build.current_dir(env!("CARGO_MANIFEST_DIR")).status().unwrap().success(), "{build:?} failed");
-    }
-    binary
+    process::built("semel-testkit", "naive")
 }
 
 #[derive(Debug, serde::Deserialize)]

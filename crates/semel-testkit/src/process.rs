@@ -1,8 +1,8 @@
 //! A service in a process of its own, to be killed, stopped and continued.
 
 use std::net::SocketAddr;
-use std::path::Path;
-use std::process::{ExitStatus, Stdio};
+use std::path::{Path, PathBuf};
+use std::process::{self, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -16,8 +16,8 @@ const STARTS_WITHIN: Duration = Duration::from_secs(60);
 const ENDS_WITHIN: Duration = Duration::from_secs(60);
 const OUTPUT_KEPT: usize = 1024 * 1024;
 
-/// A running process that has said `… listening on http://ADDRESS` on its stdout. Dropping it kills it, and prints
-/// what it wrote if the test panicked.
+/// A running process that has said `… listening on http://ADDRESS`, or `{"listening":"ADDRESS"}`, on its stdout.
+/// Dropping it kills it, and prints what it wrote if the test panicked.
 #[derive(Debug)]
 pub struct Service {
     child: Child,
@@ -170,6 +170,25 @@ async fn drain(
 }
 
 fn announced_address(line: &str) -> Option<SocketAddr> {
-    let (_, rest) = line.split_once(" listening on http://")?;
-    rest.split([' ', '/']).next()?.trim_end().parse().ok()
+    let (_, rest) = line.split_once(" listening on http://").or_else(|| line.split_once("{\"listening\":\""))?;
+    rest.split([' ', '/', '"']).next()?.trim_end().parse().ok()
+}
+
+/// The path of a binary of this workspace, which is built first if the test run has not done so.
+pub(crate) fn built(package: &str, name: &str) -> PathBuf {
+    // A test runs from <profile>/deps, and binaries lie one directory up.
+    let test = std::env::current_exe().unwrap();
+    let profile = test.ancestors().nth(2).expect("a test lies below its profile's directory");
+    let binary = profile.join(name);
+    if !binary.exists() {
+        let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+        let mut build = process::Command::new(cargo);
+        build.args(["build", "--quiet", "--package", package, "--bin", name, "--target-dir"]);
+        build.arg(profile.parent().expect("a profile's directory lies below the target directory"));
+        if profile.ends_with("release") {
+            build.arg("--release");
+        }
+        assert!(build.current_dir(env!("CARGO_MANIFEST_DIR")).status().unwrap().success(), "{build:?} failed");
+    }
+    binary
 }

@@ -28,6 +28,12 @@ impl Execution {
         Execution(derive_uuid("semel step 1", self.0, starts_at.as_bytes()))
     }
 
+    /// The identity that events and jobs of a named step of a flow derive theirs from.
+    #[must_use]
+    pub fn named_step(&self, step: &str) -> Execution {
+        Execution(derive_uuid("semel flow step 1", self.0, step.as_bytes()))
+    }
+
     /// The identity as a UUID.
     pub fn as_uuid(&self) -> Uuid {
         self.0

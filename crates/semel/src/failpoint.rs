@@ -44,6 +44,38 @@ pub const CONSUMER_ACKNOWLEDGED: &str = "consumer-acknowledged";
 /// A message is set aside as a dead letter, and was not acknowledged.
 pub const CONSUMER_DEAD_LETTERED: &str = "consumer-dead-lettered";
 
+/// Key and flow are committed; nothing of the flow has run.
+pub const FLOW_BEGUN: &str = "flow-begun";
+/// The effect of a commit step has run; neither it nor the step's record is committed.
+pub const FLOW_STEP_EFFECT: &str = "flow-step-effect";
+/// A commit step is committed with its record.
+pub const FLOW_STEP_COMMITTED: &str = "flow-step-committed";
+/// An attempt at a call is counted, with the call's key; nothing was sent.
+pub const FLOW_INTENDED: &str = "flow-intended";
+/// The provider has answered, or did not in time; nothing of that is recorded.
+pub const FLOW_CALLED: &str = "flow-called";
+/// The result of a call is recorded.
+pub const FLOW_SETTLED: &str = "flow-settled";
+/// That the flow is undone is recorded; nothing more was undone.
+pub const FLOW_UNWINDING: &str = "flow-unwinding";
+/// The flow is about to end; its reply is not stored.
+pub const FLOW_FINISHING: &str = "flow-finishing";
+/// The flow has ended with its reply; nobody was answered.
+pub const FLOW_FINISHED: &str = "flow-finished";
+
+/// Every point of a flow. Crash tests iterate this table; [`FLOW_UNWINDING`] is passed only by flows that fail.
+pub const FLOW: &[&str] = &[
+    FLOW_BEGUN,
+    FLOW_STEP_EFFECT,
+    FLOW_STEP_COMMITTED,
+    FLOW_INTENDED,
+    FLOW_CALLED,
+    FLOW_SETTLED,
+    FLOW_UNWINDING,
+    FLOW_FINISHING,
+    FLOW_FINISHED,
+];
+
 /// Every point that a consumer passes with each message. Crash tests iterate this table.
 pub const CONSUMER: &[&str] = &[CONSUMER_RECEIVED, CONSUMER_EFFECT_DONE, CONSUMER_COMMITTED, CONSUMER_ACKNOWLEDGED];
 

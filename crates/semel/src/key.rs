@@ -52,6 +52,11 @@ impl Key {
         Key(uuid::Uuid::now_v7().to_string().into())
     }
 
+    /// A key derived from something that has an identity already.
+    pub(crate) fn derived(from: uuid::Uuid) -> Key {
+        Key(from.to_string().into())
+    }
+
     /// The key's characters.
     pub fn as_str(&self) -> &str {
         &self.0

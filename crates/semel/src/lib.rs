@@ -7,7 +7,8 @@
 //! This crate holds the nouns and the state machines. It opens no connection and knows no SQL, HTTP or broker:
 //! `semel-postgres` and `semel-sqlite` are the stores, `semel-tower` is the HTTP layer.
 //!
-//! Start at [`Semel::once`]; [`Store`] and [`Tx`] are what a store implements.
+//! Start at [`Semel::once`]; [`Store`] and [`Tx`] are what a store implements. Work of several steps, with calls to
+//! somebody else's API, is a [`flow`].
 
 pub mod claim;
 pub mod clock;
@@ -18,6 +19,7 @@ pub mod event;
 pub mod execution;
 pub mod failpoint;
 pub mod fingerprint;
+pub mod flow;
 pub mod inbox;
 pub mod intent;
 pub mod key;
@@ -51,6 +53,7 @@ pub use error::{Error, Next};
 pub use event::{Event, EventId};
 pub use execution::Execution;
 pub use fingerprint::Fingerprint;
+pub use flow::{Flow, Flows};
 pub use inbox::{Consumer, Delivery, Inbox};
 pub use key::Key;
 pub use lease::{Lease, LeaseTerms, OnExpiry, RecoveryPoint};

@@ -1,7 +1,9 @@
 //! The metrics this crate records, through the `metrics` facade. Labels never hold a key or a tenant.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
+use crate::flow::Pressure;
 use crate::outbox::{Backlog, Tidied};
 
 /// Counts a keyed request by its outcome: fresh, replayed, in_flight, mismatch, invalid, missing, unavailable,
@@ -59,6 +61,34 @@ pub fn inbox_failure(consumer: &str) {
 /// Sets whether a consumer keeps ids for a shorter time than its source may deliver them again (I9).
 pub fn inbox_retention_short(consumer: &str, short: bool) {
     metrics::gauge!("semel_inbox_retention_short", "consumer" => consumer.to_owned()).set(f64::from(u8::from(short)));
+}
+
+/// Counts a step of a flow by what became of it: done, failed, retried, unknown.
+pub fn flow_step(flow: &str, step: &str, outcome: &'static str) {
+    let (flow, step) = (flow.to_owned(), step.to_owned());
+    metrics::counter!("semel_flow_steps_total", "flow" => flow, "step" => step, "outcome" => outcome).increment(1);
+}
+
+/// Counts a flow that was taken up after a pause, a crash, or the commit that staged it.
+pub fn flow_takeover(flow: &str) {
+    metrics::counter!("semel_flow_takeovers_total", "flow" => flow.to_owned()).increment(1);
+}
+
+/// Counts a flow that has its reply, by its outcome: completed, failed.
+pub fn flow_ended(flow: &str, outcome: &'static str) {
+    metrics::counter!("semel_flows_ended_total", "flow" => flow.to_owned(), "outcome" => outcome).increment(1);
+}
+
+/// Sets how many flows wait, and for what. `names` are the flows that were due at an earlier look: those that are not
+/// any more go to zero.
+pub fn flow_pressure(pressure: &Pressure, names: &mut BTreeSet<String>) {
+    gauge("semel_intents_unknown", pressure.unknown);
+    names.extend(pressure.due.iter().map(|due| due.flow.clone()));
+    for name in names.iter() {
+        let count = pressure.due.iter().find(|due| due.flow == *name).map_or(0, |due| due.count);
+        #[expect(clippy::cast_precision_loss, reason = "a gauge is a float")]
+        metrics::gauge!("semel_flows_due", "flow" => name.clone()).set(count as f64);
+    }
 }
 
 /// Sets how much waits in the outbox.

@@ -353,7 +353,8 @@ impl<S: Store> Semel<S> {
         Ok(())
     }
 
-    fn completion(
+    /// What is stored of a reply: within its limit (I12), and sealed if there is a keyring.
+    pub(crate) fn completion(
         &self,
         ask: &Ask,
         execution: Execution,

@@ -1,4 +1,4 @@
-//! Encryption at rest of stored replies, with keys that rotate.
+//! Encryption at rest of stored replies, and of what flows store, with keys that rotate.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,8 +7,8 @@ use bytes::Bytes;
 use chacha20poly1305::aead::{Aead, Payload};
 use chacha20poly1305::{KeyInit, XChaCha20Poly1305, XNonce};
 
-use crate::Ask;
 use crate::store::Stored;
+use crate::{Ask, Execution, Key, Scope};
 
 /// The longest id of a sealing key, in characters. The database checks the same bound (I12).
 pub const MAX_ID_CHARACTERS: usize = 64;
@@ -60,6 +60,19 @@ pub enum Error {
     NoRandomness,
 }
 
+/// Where bytes of a flow belong. They open only there, so that no row can be swapped for another.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Place<'a> {
+    /// Whose key it is.
+    pub(crate) scope: &'a Scope,
+    /// The key.
+    pub(crate) key: &'a Key,
+    /// The run, if it was known when they were sealed.
+    pub(crate) execution: Option<Execution>,
+    /// What they are.
+    pub(crate) label: &'a str,
+}
+
 impl SealingKey {
     /// A key of 32 secret bytes under an id.
     pub fn new(id: impl Into<String>, secret: [u8; 32]) -> Result<SealingKey, Error> {
@@ -69,6 +82,25 @@ impl SealingKey {
             return Err(Error::Id(id));
         }
         Ok(SealingKey { id, cipher: XChaCha20Poly1305::new(&secret.into()) })
+    }
+
+    /// Seals bytes, bound to `aad`: a random nonce, then what it was sealed to.
+    fn encrypt(&self, aad: &[u8], bytes: &[u8]) -> Result<Bytes, Error> {
+        let mut nonce = [0; NONCE_BYTES];
+        getrandom::fill(&mut nonce).map_err(|_| Error::NoRandomness)?;
+        let sealed = self
+            .cipher
+            .encrypt(&XNonce::from(nonce), Payload { msg: bytes, aad })
+            .map_err(|_| Error::Broken(self.id.clone()))?;
+        Ok(Bytes::from([nonce.as_slice(), &sealed].concat()))
+    }
+
+    /// Opens what [`SealingKey::encrypt`] made with the same `aad`.
+    fn decrypt(&self, aad: &[u8], sealed: &[u8]) -> Result<Bytes, Error> {
+        let broken = || Error::Broken(self.id.clone());
+        let (nonce, sealed) = sealed.split_first_chunk::<NONCE_BYTES>().ok_or_else(broken)?;
+        let opened = self.cipher.decrypt(&XNonce::from(*nonce), Payload { msg: sealed, aad });
+        opened.map(Bytes::from).map_err(|_| broken())
     }
 }
 
@@ -102,16 +134,7 @@ impl Keyring {
     /// for another.
     pub(crate) fn seal(&self, ask: &Ask, plain: &Stored) -> Result<Stored, Error> {
         let key = &self.keys[0];
-        let seal = |part: &'static str, bytes: &[u8]| {
-            let mut nonce = [0; NONCE_BYTES];
-            getrandom::fill(&mut nonce).map_err(|_| Error::NoRandomness)?;
-            let aad = bound_to(ask, plain, part);
-            let sealed = key
-                .cipher
-                .encrypt(&XNonce::from(nonce), Payload { msg: bytes, aad: &aad })
-                .map_err(|_| Error::Broken(key.id.clone()))?;
-            Ok(Bytes::from([nonce.as_slice(), &sealed].concat()))
-        };
+        let seal = |part: &'static str, bytes: &[u8]| key.encrypt(&bound_to(ask, plain, part), bytes);
         Ok(Stored {
             execution: plain.execution,
             status: plain.status,
@@ -123,32 +146,68 @@ impl Keyring {
 
     /// Opens headers and body with whichever key sealed them.
     pub(crate) fn open(&self, ask: &Ask, stored: &Stored) -> Result<(Bytes, Bytes), Error> {
-        let id = stored.sealed_by.as_deref().unwrap_or_default();
-        let key = self.keys.iter().find(|key| key.id == id).ok_or_else(|| Error::Missing(id.to_owned()))?;
-        let open = |part: &'static str, sealed: &[u8]| {
-            let broken = || Error::Broken(id.to_owned());
-            let (nonce, sealed) = sealed.split_first_chunk::<NONCE_BYTES>().ok_or_else(broken)?;
-            let aad = bound_to(ask, stored, part);
-            let opened = key.cipher.decrypt(&XNonce::from(*nonce), Payload { msg: sealed, aad: &aad });
-            opened.map(Bytes::from).map_err(|_| broken())
-        };
+        let key = self.find(stored.sealed_by.as_deref().unwrap_or_default())?;
+        let open = |part: &'static str, sealed: &[u8]| key.decrypt(&bound_to(ask, stored, part), sealed);
         Ok((open("headers", &stored.headers)?, open("body", &stored.body)?))
+    }
+
+    /// Seals bytes of a flow with the first key, bound to their place, and says which key it was.
+    pub(crate) fn seal_bytes(&self, place: &Place<'_>, bytes: &[u8]) -> Result<(Bytes, String), Error> {
+        let key = &self.keys[0];
+        Ok((key.encrypt(&place.bytes(), bytes)?, key.id.clone()))
+    }
+
+    /// Opens bytes of a flow in their place, with the key of this id.
+    pub(crate) fn open_bytes(&self, place: &Place<'_>, id: &str, sealed: &[u8]) -> Result<Bytes, Error> {
+        self.find(id)?.decrypt(&place.bytes(), sealed)
+    }
+
+    fn find(&self, id: &str) -> Result<&SealingKey, Error> {
+        self.keys.iter().find(|key| key.id == id).ok_or_else(|| Error::Missing(id.to_owned()))
     }
 }
 
-/// What a sealed part is bound to, each field behind its length.
+impl Place<'_> {
+    /// What the bytes are bound to. A run that is not known is empty, which no run that is known can be.
+    fn bytes(&self) -> Vec<u8> {
+        let execution = self.execution.map(|execution| execution.as_uuid());
+        let run: &[u8] = match &execution {
+            Some(execution) => execution.as_bytes(),
+            None => &[],
+        };
+        framed(
+            b"semel flow 1",
+            &[
+                self.scope.tenant().as_bytes(),
+                self.scope.operation().as_bytes(),
+                self.key.as_str().as_bytes(),
+                run,
+                self.label.as_bytes(),
+            ],
+        )
+    }
+}
+
+/// What a sealed part of a reply is bound to.
 fn bound_to(ask: &Ask, stored: &Stored, part: &str) -> Vec<u8> {
-    let mut bytes = b"semel reply 1".to_vec();
     let status = stored.status.to_be_bytes();
     let execution = stored.execution.as_uuid();
-    let fields: [&[u8]; 6] = [
-        ask.scope.tenant().as_bytes(),
-        ask.scope.operation().as_bytes(),
-        ask.key.as_str().as_bytes(),
-        execution.as_bytes(),
-        &status,
-        part.as_bytes(),
-    ];
+    framed(
+        b"semel reply 1",
+        &[
+            ask.scope.tenant().as_bytes(),
+            ask.scope.operation().as_bytes(),
+            ask.key.as_str().as_bytes(),
+            execution.as_bytes(),
+            &status,
+            part.as_bytes(),
+        ],
+    )
+}
+
+/// A label, then each field behind its length.
+fn framed(label: &[u8], fields: &[&[u8]]) -> Vec<u8> {
+    let mut bytes = label.to_vec();
     for field in fields {
         bytes.extend_from_slice(&(field.len() as u64).to_be_bytes());
         bytes.extend_from_slice(field);
@@ -159,7 +218,7 @@ fn bound_to(ask: &Ask, stored: &Stored, part: &str) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Execution, Fingerprint, Key, Scope};
+    use crate::Fingerprint;
 
     fn ask(key: &str) -> Ask {
         let scope = Scope::new("a", "charge").unwrap();
@@ -203,5 +262,23 @@ mod tests {
     fn a_missing_key_is_named() {
         let sealed = ring(&[("k1", 1)]).seal(&ask("k"), &plain()).unwrap();
         assert_eq!(ring(&[("k2", 2)]).open(&ask("k"), &sealed), Err(Error::Missing("k1".to_owned())));
+    }
+
+    #[test]
+    fn what_a_flow_stores_opens_in_its_place_only() {
+        let (ring, ask, run) = (ring(&[("k1", 1)]), ask("k"), Execution::mint());
+        let place = Place { scope: &ask.scope, key: &ask.key, execution: Some(run), label: "step:charge" };
+        let (sealed, id) = ring.seal_bytes(&place, b"secret").unwrap();
+        assert_eq!(ring.open_bytes(&place, &id, &sealed).unwrap(), "secret");
+        assert_eq!(sealed.len(), "secret".len() + 40);
+        for other in [
+            Place { label: "step:refund", ..place },
+            Place { execution: Some(Execution::mint()), ..place },
+            Place { execution: None, ..place },
+            Place { key: &Key::new("other").unwrap(), ..place },
+        ] {
+            assert_eq!(ring.open_bytes(&other, &id, &sealed), Err(Error::Broken("k1".to_owned())), "{other:?}");
+        }
+        assert_eq!(ring.open_bytes(&place, "k2", &sealed), Err(Error::Missing("k2".to_owned())));
     }
 }

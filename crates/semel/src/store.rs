@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
+use crate::flow::{Job, Settled};
 use crate::lease::{Lease, LeaseTerms, RecoveryPoint};
 use crate::operator::{Audit, Eviction, KeyFilter, KeyRecord};
 use crate::{Ask, Claim, Error, Event, Execution, Key, Scope};
@@ -89,6 +90,11 @@ pub trait Tx: Send + Sized + 'static {
     /// More events or ordering keys than one transaction may have make the completion fail.
     fn emit(&mut self, event: Event);
 
+    /// Stages a job: a flow that starts if and only if this transaction commits. An effect that is rolled back takes
+    /// its jobs along. Execution begins here, if it had not. More jobs than one transaction may have make the
+    /// completion fail.
+    fn stage(&mut self, job: Job);
+
     /// Stores the reply and commits. After `Ok`, effect and reply are durable and visible together (I1); after any
     /// error but [`Error::Ambiguous`], neither is.
     fn complete(self, completion: &Completion) -> impl Future<Output = Result<(), Error>> + Send;
@@ -96,6 +102,11 @@ pub trait Tx: Send + Sized + 'static {
     /// Moves the recovery point of leased work from where the lease says and commits, with what the transaction did.
     /// The lease runs on from now.
     fn advance(self, point: &RecoveryPoint) -> impl Future<Output = Result<(), Error>> + Send;
+
+    /// Records the end of a step of a flow and commits, with what the transaction did: both are durable, or neither
+    /// (I1). Only for a transaction of [`FlowStore::begin_step`](crate::flow::FlowStore::begin_step). A step that is
+    /// recorded already makes it fail with [`Error::Raced`]; the effect is not committed a second time (I2).
+    fn record(self, settled: &Settled) -> impl Future<Output = Result<(), Error>> + Send;
 
     /// Rolls everything back. The key stays as it was before the claim.
     fn rollback(self) -> impl Future<Output = ()> + Send;

@@ -17,16 +17,17 @@ const SET_ANEW: &str = "RELEASE SAVEPOINT semel_message; SAVEPOINT semel_message
 const RELEASE: &str = "RELEASE SAVEPOINT semel_message";
 const ROLL_BACK: &str = "ROLLBACK TO SAVEPOINT semel_message";
 
-/// Where a message began: how much had been deferred and emitted when its savepoint was set.
+/// Where a message began: how much had been deferred, emitted and staged when its savepoint was set.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Isolated {
     deferred: usize,
     events: usize,
+    jobs: usize,
 }
 
 /// Sets a savepoint and accepts a message behind it, in one flight.
 pub(super) async fn accept(tx: &mut Tx, consumer: &Consumer, delivery: &Delivery) -> Result<Accepted, Error> {
-    let began = Isolated { deferred: tx.deferred.len(), events: tx.events.len() };
+    let began = Isolated { deferred: tx.deferred.len(), events: tx.events.len(), jobs: tx.jobs.len() };
     let command = if tx.isolated.replace(began).is_some() { SET_ANEW } else { SET };
     let mut within = Within { tx, command: Some(command) };
     let accepted = join(&mut within, consumer, std::slice::from_ref(delivery)).await?;
@@ -70,6 +71,7 @@ pub(super) async fn take_back(tx: &mut Tx) -> Result<(), Error> {
     let began = tx.isolated.ok_or_else(none_isolated)?;
     tx.deferred.truncate(began.deferred);
     tx.events.truncate(began.events);
+    tx.jobs.truncate(began.jobs);
     tx.forgive();
     tx.expect_answer();
     let back = match tx.connection() {

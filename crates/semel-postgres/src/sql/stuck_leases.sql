@@ -1,1 +1,7 @@
-SELECT count(*) FROM semel.keys WHERE state = 'in_progress' AND lease_expires_at <= statement_timestamp()
+-- A flow that pauses, a job that nobody has begun, and what an operator let go on wait for a completer and were not
+-- abandoned.
+SELECT count(*)
+FROM semel.keys k
+LEFT JOIN semel.flows f ON f.execution = k.execution
+WHERE k.state = 'in_progress' AND k.lease_expires_at <= statement_timestamp()
+  AND (f.execution IS NULL OR NOT (f.paused OR f.released OR k.holder = 'staged'))

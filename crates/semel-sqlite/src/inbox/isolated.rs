@@ -1,6 +1,7 @@
 //! Messages of one transaction that can be taken back one by one.
 
 use rusqlite::Connection;
+use semel::flow::{Job, MAX_JOBS};
 use semel::inbox::{Accepted, Consumer, Delivery};
 use semel::outbox::MAX_EVENTS;
 use semel::{Error, Event, Tx as _};
@@ -12,11 +13,12 @@ use crate::tx::{Tx, check_deferred, misuse};
 use crate::writer::run;
 
 /// A message that was accepted behind a savepoint and has neither been kept nor taken back: what its effect has
-/// deferred and emitted. It is apart from that of other messages, so that it can go with the savepoint.
+/// deferred, emitted and staged. It is apart from that of other messages, so that it can go with the savepoint.
 #[derive(Debug, Default)]
 pub(crate) struct Message {
     pub(crate) deferred: Vec<Deferred>,
     pub(crate) events: Vec<Event>,
+    pub(crate) jobs: Vec<Job>,
     /// Its acceptance or its end failed half-way, so it can only be taken back.
     broken: bool,
 }
@@ -26,6 +28,13 @@ impl Message {
     pub(crate) fn emit(&mut self, event: Event) {
         if self.events.len() <= MAX_EVENTS {
             self.events.push(event);
+        }
+    }
+
+    /// Likewise.
+    pub(crate) fn stage(&mut self, job: Job) {
+        if self.jobs.len() <= MAX_JOBS {
+            self.jobs.push(job);
         }
     }
 
@@ -49,8 +58,8 @@ impl Tx {
         Ok(accepted.first().copied().unwrap_or(Accepted::Duplicate))
     }
 
-    /// Runs what the effect of the message has deferred, and lets go of its savepoint. Its events are written at the
-    /// commit. After an error the message is still open, and has to be taken back.
+    /// Runs what the effect of the message has deferred, and lets go of its savepoint. Its events and jobs are written
+    /// at the commit. After an error the message is still open, and has to be taken back.
     pub(crate) async fn keep_message(&mut self) -> Result<(), Error> {
         let Some(message) = &self.message else { return Ok(()) };
         message.check()?;
@@ -62,6 +71,7 @@ impl Tx {
         .await?;
         let kept = self.message.take().unwrap_or_default();
         kept.events.into_iter().for_each(|event| self.emit(event));
+        kept.jobs.into_iter().for_each(|job| self.stage(job));
         Ok(())
     }
 

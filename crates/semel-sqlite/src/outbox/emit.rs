@@ -137,7 +137,8 @@ pub(crate) fn write_joined(connection: &Connection, events: &[Event], now_ms: i6
     update.execute((written,)).map(drop).map_err(classify)
 }
 
-/// Tells one handle of the store that events were committed since it asked last. Every clone hears for itself.
+/// Tells one handle of the store that events, or staged jobs, were committed since it asked last. Every clone hears for
+/// itself.
 #[derive(Debug)]
 pub(crate) struct Emissions(Mutex<watch::Receiver<()>>);
 
@@ -146,11 +147,11 @@ impl Emissions {
         Emissions(Mutex::new(committed))
     }
 
-    /// Completes when events were committed since this last did.
+    /// Completes when some were committed since this last did.
     pub(crate) async fn next(&self) {
         let mut committed = lock(&self.0).clone();
         if committed.changed().await.is_err() {
-            // The writer is gone, and with it whoever could emit through it.
+            // The writer is gone, and with it whoever could emit or stage through it.
             std::future::pending::<()>().await;
         }
         *lock(&self.0) = committed;

@@ -1,6 +1,8 @@
 //! A file of its own for each test, with a table `effects` to count in.
 #![allow(clippy::unwrap_used, dead_code, missing_docs, unreachable_pub)]
 
+pub mod flow;
+
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};

@@ -95,12 +95,14 @@ pub enum Doubt {
 /// | look-up broken | fewer in a row than attempts | pause, look up |
 /// | 〃 | otherwise | hold |
 /// | unwinding, never in doubt | | fail: nothing to undo |
-/// | unwinding, in doubt | there is a look-up | look up first; absent and settled: fail, nothing to undo |
+/// | unwinding, in doubt | there is a look-up | look up first; absent, settled and a proof: fail, nothing to undo |
+/// | 〃 | under way as often as there are attempts | as if the look-up were broken |
 ///
 /// *In doubt* is an intent that may have happened by any of its attempts: the last one came to nothing certain, or an
 /// earlier one did. It stays in doubt when a later attempt is told to come back or turned away, since that says nothing
 /// of the earlier one. So an intent never [fails](Next::Fail) that may have happened, and is never sent where the
-/// provider may do it a second time (I8). Looking up what is under way has no end here; the life of the flow ends it.
+/// provider may do it a second time (I8). Looking up what is under way has no end here; the life of the flow ends it,
+/// and then it is undone.
 ///
 /// The result depends on nothing but the arguments: after a crash the same rows lead to the same decision.
 pub fn next(provider: &Provider, standing: &Standing) -> Next {
@@ -127,7 +129,9 @@ fn without_effect(provider: &Provider, standing: &Standing) -> Next {
 fn in_doubt(provider: &Provider, standing: &Standing) -> Next {
     let pause = provider.retry.pause(standing.look_ups);
     match standing.looked_up {
-        Some(LookedUp::UnderWay) => return after(pause, standing, Next::LookUp),
+        Some(LookedUp::UnderWay) if !standing.unwinding || standing.look_ups < provider.retry.attempts => {
+            return after(pause, standing, Next::LookUp);
+        }
         Some(LookedUp::Absent { after }) => return nothing_found(provider, standing, after),
         Some(LookedUp::Broken) if standing.look_ups < provider.retry.attempts => {
             return after(pause, standing, Next::LookUp);
@@ -162,11 +166,12 @@ fn nothing_found(provider: &Provider, standing: &Standing, asked_after: Duration
     if asked_after < settled {
         return after(settled.saturating_sub(standing.since_attempt), standing, Next::LookUp);
     }
-    if standing.unwinding {
-        return Next::Fail(Reason::NothingToUndo);
-    }
     let worth_it = standing.last != Some(Fault::UnknownForGood) && standing.attempts < provider.retry.attempts;
-    if provider.absent == Absent::Resend && worth_it { Next::Send } else { Next::Hold(Doubt::NothingFound) }
+    match (provider.absent, standing.unwinding) {
+        (Absent::Resend, true) => Next::Fail(Reason::NothingToUndo),
+        (Absent::Resend, false) if worth_it => Next::Send,
+        _ => Next::Hold(Doubt::NothingFound),
+    }
 }
 
 fn after(pause: Duration, standing: &Standing, then: Next) -> Next {

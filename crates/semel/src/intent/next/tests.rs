@@ -224,7 +224,13 @@ fn unwinding_looks_up_before_it_sends_again() {
     let provider = looking_up(kept());
     assert_eq!(next(&provider, &pending), Next::LookUp);
     let nothing = looked_up(Standing { since_attempt: HOUR, ..pending }, LookedUp::Absent { after: HOUR });
-    assert_eq!(next(&provider, &nothing), Next::Fail(Reason::NothingToUndo));
+    assert_eq!(next(&provider, &nothing), Next::Hold(Doubt::NothingFound), "a late worker may still send");
+    let proof = looking_up(kept()).resend_when_absent();
+    assert_eq!(next(&proof, &nothing), Next::Fail(Reason::NothingToUndo));
+    let mut under_way = pending;
+    (0..10).for_each(|_| under_way.look(LookedUp::UnderWay));
+    let over = Standing { age: 25 * HOUR, ..rested(under_way) };
+    assert_eq!(next(&provider, &over), Next::Hold(Doubt::LookUpFails(10)));
     let mut broken = pending;
     (0..10).for_each(|_| broken.look(LookedUp::Broken));
     assert_eq!(next(&provider, &rested(broken)), Next::Send, "the key is still recognised, and the answer tells");

@@ -1,0 +1,24 @@
+-- Asks for a flow to be undone, and writes down who wants it and why in the same commit. A worker that is at it sees
+-- that when it reads the journal again; a flow that nobody is at is due from now on. `standing` is where it stood, null
+-- if there is no such flow; `refusal` says why nothing was changed. With p_dry_run nothing is changed at all.
+CREATE OR REPLACE FUNCTION semel.cancel_flow(
+    p_execution uuid, p_actor text, p_reason text, p_dry_run boolean DEFAULT false,
+    OUT standing text, OUT refusal text)
+LANGUAGE plpgsql VOLATILE AS $$
+BEGIN
+    standing := semel.lock_flow(p_execution);
+    IF standing IN ('completed', 'failed') THEN
+        refusal := 'it has ended; its reply is stored';
+    ELSIF standing = 'held' THEN
+        refusal := 'it is held: resolve the step in doubt, or retry it, then cancel it';
+    END IF;
+    IF standing IS NULL OR refusal IS NOT NULL OR p_dry_run THEN
+        RETURN;
+    END IF;
+    UPDATE semel.flows f SET cancelled = true WHERE f.execution = p_execution;
+    IF standing <> 'running' THEN
+        PERFORM semel.release_flow(p_execution);
+    END IF;
+    PERFORM semel.audit_flow(p_execution, 'flow_cancelled', p_actor, p_reason);
+END
+$$;

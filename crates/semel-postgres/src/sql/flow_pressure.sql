@@ -1,0 +1,10 @@
+-- One row at least: the calls in doubt are counted also when no flow is due.
+SELECT (SELECT count(*) FROM semel.flow_steps s WHERE s.state = 'unknown') AS unknown, d.flow, d.flows, d.oldest_ms
+FROM (VALUES (true)) AS one (is_there)
+LEFT JOIN (
+    SELECT k.flow, count(*) AS flows,
+           (extract(epoch FROM statement_timestamp() - min(k.lease_expires_at)) * 1000)::bigint AS oldest_ms
+    FROM semel.keys k
+    WHERE k.flow IS NOT NULL AND k.state = 'in_progress' AND k.lease_expires_at <= statement_timestamp()
+    GROUP BY k.flow) d ON true
+ORDER BY d.flow

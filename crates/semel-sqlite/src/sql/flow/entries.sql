@@ -1,0 +1,4 @@
+-- Not sorted here, where SQLite would move all results.
+SELECT ordinal, step, kind, state, provider, derived_key, attempts, sent_at, attempted_at, cause, sealed_by, result
+FROM semel_flow_steps
+WHERE execution = ?1

@@ -1,0 +1,1 @@
+UPDATE semel_flows SET cause = ?2 WHERE execution = ?1
