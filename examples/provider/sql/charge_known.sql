@@ -1,0 +1,1 @@
+SELECT EXISTS (SELECT 1 FROM executions WHERE id = ?1 AND kind = 'charge' AND outcome = 'succeeded')

@@ -1,0 +1,1 @@
+SELECT chosen, thrown FROM dice WHERE kind = ?1

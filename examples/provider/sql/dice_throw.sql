@@ -1,0 +1,1 @@
+UPDATE dice SET thrown = thrown + 1 WHERE kind = ?1

@@ -1,0 +1,1 @@
+SELECT id, kind, key, request, outcome, result, executed_at_ms FROM executions ORDER BY sequence

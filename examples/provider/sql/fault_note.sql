@@ -1,0 +1,1 @@
+UPDATE faults SET seen = ?2, remaining = ?3 WHERE sequence = ?1

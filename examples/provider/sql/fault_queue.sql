@@ -1,0 +1,1 @@
+INSERT INTO faults (kind, fault, every, remaining) VALUES (?1, ?2, ?3, ?4)

@@ -1,0 +1,2 @@
+DELETE FROM faults;
+DELETE FROM dice;

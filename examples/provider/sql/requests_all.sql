@@ -1,0 +1,1 @@
+SELECT path, key, received FROM requests

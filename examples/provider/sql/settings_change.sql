@@ -1,0 +1,1 @@
+UPDATE settings SET keys = ?1, look_up = ?2

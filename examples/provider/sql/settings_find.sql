@@ -1,0 +1,1 @@
+SELECT keys, look_up FROM settings

@@ -1,0 +1,1 @@
+UPDATE webhooks SET remaining = ?2 WHERE id = ?1

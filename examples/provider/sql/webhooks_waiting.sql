@@ -1,0 +1,1 @@
+SELECT id, url, body, remaining FROM webhooks WHERE remaining > 0
