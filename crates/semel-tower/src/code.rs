@@ -53,7 +53,7 @@ pub const KEY_REUSED: Code = Code {
     what_to_do: "Use a new key for a new intent, or repeat the first request exactly. Do not retry this one unchanged.",
 };
 
-/// Leased work was interrupted and must not be resumed.
+/// Leased work was interrupted and must not be resumed, or a flow is held for a person.
 pub const OUTCOME_UNKNOWN: Code = Code {
     code: "outcome-unknown",
     status: 409,
@@ -101,6 +101,16 @@ pub const REPLY_TOO_LARGE: Code = Code {
     what_to_do: "Call the operator: a retry will fail in the same way until the limit or the reply changes.",
 };
 
+/// The flow under this key was begun by another version of the service.
+pub const FLOW_CHANGED: Code = Code {
+    code: "flow-changed",
+    status: 500,
+    title: "The flow does not fit the service's code",
+    meaning: "The work under this key cannot go on because the service's code does not fit what is recorded of it, as \
+              after a step was renamed. Nothing that was recorded is lost, and it goes on once the service is mended.",
+    what_to_do: "Call the operator. The same request with the same key gets the reply later; do not use a new key.",
+};
+
 /// The request's body is larger than the route allows.
 pub const BODY_TOO_LARGE: Code = Code {
     code: "body-too-large",
@@ -139,6 +149,7 @@ pub const ALL: &[Code] = &[
     DEADLINE_EXCEEDED,
     EFFECT_OUTSIDE,
     REPLY_TOO_LARGE,
+    FLOW_CHANGED,
     BODY_TOO_LARGE,
     BODY_INCOMPLETE,
     INTERNAL_ERROR,

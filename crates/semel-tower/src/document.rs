@@ -9,6 +9,9 @@ use crate::code;
 use crate::policy::{Policy, Requirement};
 use crate::replay;
 
+/// What becomes of a flow's reply. The table of `stored_replies` is about routes without one.
+const FLOW_REPLIES: &str = "the reply of a flow that has ended is stored; until then 409 key-in-flight";
+
 /// The policy document of these routes (`"POST /charges"` or any other name) under these settings.
 pub fn policy_document(routes: &[(&str, &Policy)], settings: &Settings) -> Value {
     let routes: Vec<Value> = routes.iter().map(|(name, policy)| route(name, policy)).collect();
@@ -56,9 +59,14 @@ fn route(name: &str, policy: &Policy) -> Value {
     let terminal: Vec<u16> = policy.terminal.iter().map(http::StatusCode::as_u16).collect();
     let headers: Vec<&str> =
         replay::ALLOWED.iter().copied().chain(policy.extra_headers.iter().map(String::as_str)).collect();
-    let work = match &policy.leased {
-        None => json!({ "kind": "transaction" }),
-        Some(leased) => json!({
+    let work = match (&policy.leased, policy.flow) {
+        (None, None) => json!({ "kind": "transaction" }),
+        (None, Some(answer_within)) => json!({
+            "kind": "flow",
+            "answer_within_seconds": answer_within.as_secs_f64(),
+            "replies": FLOW_REPLIES,
+        }),
+        (Some(leased), _) => json!({
             "kind": "leased",
             "lease_seconds": leased.lease_for.as_secs_f64(),
             "limit_seconds": leased.limit.as_secs_f64(),
@@ -107,7 +115,9 @@ mod tests {
             .allow_header("X-Cost")
             .terminal([StatusCode::NOT_IMPLEMENTED]);
         let leased = Policy::new().leased(Leased::new(Duration::from_secs(30)).on_expiry(OnExpiry::Hold));
-        let document = policy_document(&[("PUT /a", &strict), ("POST /b", &leased)], &Settings::default());
+        let flow = Policy::new().flow(Duration::from_secs(10));
+        let routes = [("PUT /a", &strict), ("POST /b", &leased), ("POST /c", &flow)];
+        let document = policy_document(&routes, &Settings::default());
         assert_eq!(document["retention_seconds"], 86400.0);
         let first = &document["routes"][0];
         assert_eq!(first["header_mode"], "strict");
@@ -118,5 +128,7 @@ mod tests {
         assert_eq!(first["terminal_statuses"], json!([501]));
         assert!(first["stored_headers"].as_array().is_some_and(|names| names.contains(&json!("x-cost"))));
         assert_eq!(document["routes"][1]["work"]["on_expiry"], "hold");
+        let work = json!({ "kind": "flow", "answer_within_seconds": 10.0, "replies": FLOW_REPLIES });
+        assert_eq!(document["routes"][2]["work"], work);
     }
 }

@@ -8,6 +8,7 @@ use http::request::Parts;
 use semel::{Event, Execution, Key, Scope, Store};
 
 use crate::code;
+use crate::flow::FlowAsk;
 use crate::problem::Problem;
 use crate::slot::Slot;
 
@@ -45,6 +46,9 @@ impl<S: Store, T: Sync> FromRequestParts<T> for Tx<S> {
     async fn from_request_parts(parts: &mut Parts, _: &T) -> Result<Tx<S>, Problem> {
         Tx::take(parts)?.ok_or_else(|| {
             misused(match parts.extensions.get::<Keyed>() {
+                None if parts.extensions.get::<FlowAsk>().is_some() => {
+                    "the route hands its keys to flows; take FlowAsk instead of Tx"
+                }
                 None => {
                     "Tx was taken outside a protected request; put IdempotencyLayer on the route, and take \
                          Option<Tx> where keys are optional"

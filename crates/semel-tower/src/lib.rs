@@ -22,6 +22,9 @@
 //! }
 //! ```
 //!
+//! Work that outlives one transaction leases its key ([`Policy::leased`], [`LeaseHandle`]) or is a flow: with
+//! [`Policy::flow`] the layer claims nothing, and the handler runs a registered flow with the [`FlowAsk`] it is given.
+//!
 //! The application's authentication stands outside the layer and puts a [`Principal`] into the request's extensions:
 //! a key always belongs to somebody (I11).
 
@@ -35,6 +38,7 @@ pub mod replay;
 mod answer;
 mod body;
 mod document;
+mod flow;
 mod handle;
 mod layer;
 mod leased;
@@ -48,6 +52,7 @@ mod transaction;
 pub use body::read_body;
 pub use document::{policy_document, policy_route};
 pub use extract::{Keyed, Tx};
+pub use flow::{FlowAnswer, FlowAsk};
 pub use handle::LeaseHandle;
 pub use header::Mode;
 pub use layer::IdempotencyLayer;

@@ -27,6 +27,9 @@ pub const LEASE_BOUNDS: (Duration, Duration) = (Duration::from_millis(100), Dura
 /// The longest that leased work can be allowed to run (I12).
 pub const MAX_LEASED: Duration = Duration::from_secs(24 * 3600);
 
+/// The longest that a request can wait for its flow (I12).
+pub const MAX_ANSWER: Duration = Duration::from_secs(3600);
+
 /// Whether a route's requests need a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Requirement {
@@ -59,6 +62,8 @@ pub struct Policy {
     pub(crate) extra_headers: Vec<String>,
     pub(crate) terminal: Vec<StatusCode>,
     pub(crate) leased: Option<Leased>,
+    /// How long a request waits for its flow, where keys belong to flows.
+    pub(crate) flow: Option<Duration>,
     authorise: Option<Authorise>,
 }
 
@@ -120,6 +125,15 @@ pub enum Invalid {
     /// Leased work is told at once that it is in flight.
     #[error("a leased route cannot have a bounded wait; set wait to zero")]
     WaitOnLease,
+    /// A flow under way is told at once, too.
+    #[error("a route that runs flows cannot have a bounded wait; set wait to zero")]
+    WaitOnFlow,
+    /// A key is held by a handler's lease or by a flow's.
+    #[error("a route cannot both lease its keys and hand them to flows; keep one")]
+    LeasedFlow,
+    /// The flow could not answer, or its request could wait for ever.
+    #[error("a request must wait for its flow between 1 ms and {} s, not {} ms", MAX_ANSWER.as_secs(), .0.as_millis())]
+    AnswerWithin(Duration),
     /// The body limit is too large.
     #[error("the request body limit is {0} bytes and may be at most {MAX_BODY_LIMIT}")]
     BodyLimit(usize),
@@ -159,6 +173,7 @@ impl Default for Policy {
             extra_headers: Vec::new(),
             terminal: Vec::new(),
             leased: None,
+            flow: None,
             authorise: None,
         }
     }
@@ -243,6 +258,19 @@ impl Policy {
         self
     }
 
+    /// Hands the key to a flow: the layer reads and checks it, authorises the request and computes the fingerprint, but
+    /// claims nothing. The handler takes a [`crate::FlowAsk`], runs a registered flow with it, and answers with a
+    /// [`crate::FlowAnswer`].
+    ///
+    /// A request waits at most `answer_within` for its flow. After that the client is told that the key is in flight,
+    /// and the flow goes on without it; the same request gets the reply later. The flow's reply is stored as the flow
+    /// made it, so [`Policy::allow_header`] and [`Policy::terminal`] have no say in it.
+    #[must_use]
+    pub fn flow(mut self, answer_within: Duration) -> Policy {
+        self.flow = Some(answer_within);
+        self
+    }
+
     /// Runs `hook` before a protected request is looked at, so that neither a first run nor a replay reaches somebody
     /// who may not have it (I11). Its refusal is answered as it stands and nothing is stored. It sees what the
     /// authentication put into the extensions. Requests that the policy lets pass through do not meet it.
@@ -287,7 +315,21 @@ impl Policy {
         if let Some(operation) = &self.operation {
             Scope::new("tenant", operation).map_err(|invalid| Invalid::Operation(invalid.to_string()))?;
         }
+        self.flow.map_or(Ok(()), |answer_within| self.check_flow(answer_within))?;
         self.leased.as_ref().map_or(Ok(()), |leased| self.check_leased(leased))
+    }
+
+    fn check_flow(&self, answer_within: Duration) -> Result<(), Invalid> {
+        if self.leased.is_some() {
+            return Err(Invalid::LeasedFlow);
+        }
+        if !self.wait.is_zero() {
+            return Err(Invalid::WaitOnFlow);
+        }
+        if answer_within < Duration::from_millis(1) || answer_within > MAX_ANSWER {
+            return Err(Invalid::AnswerWithin(answer_within));
+        }
+        Ok(())
     }
 
     fn check_leased(&self, leased: &Leased) -> Result<(), Invalid> {
@@ -344,6 +386,7 @@ impl fmt::Debug for Policy {
             .field("extra_headers", &self.extra_headers)
             .field("terminal", &self.terminal)
             .field("leased", &self.leased)
+            .field("flow", &self.flow)
             .field("authorise", &self.authorise.is_some())
             .finish()
     }
@@ -377,6 +420,10 @@ mod tests {
         refused(Policy::new().leased(Leased::new(second)).wait(second), Invalid::WaitOnLease);
         refused(Policy::new().leased(Leased::new(Duration::ZERO)), Invalid::Lease(Duration::ZERO));
         refused(Policy::new().leased(Leased::new(second).limit(Duration::ZERO)), Invalid::LeaseLimit(Duration::ZERO));
+        refused(Policy::new().flow(second).wait(second), Invalid::WaitOnFlow);
+        refused(Policy::new().flow(second).leased(Leased::new(second)), Invalid::LeasedFlow);
+        refused(Policy::new().flow(Duration::ZERO), Invalid::AnswerWithin(Duration::ZERO));
+        refused(Policy::new().flow(MAX_ANSWER + second), Invalid::AnswerWithin(MAX_ANSWER + second));
         assert!(matches!(Policy::new().operation("").check(), Err(Invalid::Operation(_))));
     }
 

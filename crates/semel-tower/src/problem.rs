@@ -6,8 +6,8 @@ use std::time::Duration;
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
 use http::{HeaderValue, StatusCode, header};
-use semel::once;
-use serde_json::json;
+use semel::{Reply, flow, once, reply};
+use serde_json::{Value, json};
 
 use crate::code::{self, Code};
 
@@ -18,7 +18,10 @@ pub const MEDIA_TYPE: &str = "application/problem+json";
 pub const POLICY_PATH: &str = "/idempotency-policy";
 
 /// When to try again where nothing better is known.
-const RETRY_AFTER: Duration = Duration::from_secs(1);
+pub(crate) const RETRY_AFTER: Duration = Duration::from_secs(1);
+
+/// Every problem says where the policy document stands.
+const LINK: &str = "</idempotency-policy>; rel=\"describedby\"";
 
 /// An error for the client: `type` is `urn:semel:problem:<code>`, and `title`, `status`, `detail` and `code` say what
 /// happened and what to do.
@@ -86,6 +89,32 @@ impl Problem {
         &self.detail
     }
 
+    /// The problem as a reply, for a flow that ends with it: what is stored and replayed is what
+    /// [`IntoResponse::into_response`] would have answered. Fails if the status is not one that can be stored.
+    pub fn reply(&self) -> Result<Reply, reply::Invalid> {
+        let reply = Reply::new(self.status.as_u16(), self.members().to_string())?;
+        let reply = reply.header("content-type", MEDIA_TYPE)?.header("link", LINK)?;
+        match self.retry_after {
+            Some(after) => reply.header("retry-after", whole_seconds(after).to_string()),
+            None => Ok(reply),
+        }
+    }
+
+    fn members(&self) -> Value {
+        let title: &str = match (&self.title, code::find(&self.code)) {
+            (Some(title), _) => title,
+            (None, Some(known)) => known.title,
+            (None, None) => self.status.canonical_reason().unwrap_or("Error"),
+        };
+        json!({
+            "type": format!("urn:semel:problem:{}", self.code),
+            "title": title,
+            "status": self.status.as_u16(),
+            "detail": self.detail,
+            "code": self.code,
+        })
+    }
+
     /// One of the layer's own problems.
     pub(crate) fn of(code: &Code, detail: impl Into<String>) -> Problem {
         let status = StatusCode::from_u16(code.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
@@ -96,6 +125,26 @@ impl Problem {
     pub(crate) fn in_flight(retry_after: Duration) -> Problem {
         let detail = "another request with this key is running; send this one again later, with the same key";
         Problem::of(&code::KEY_IN_FLIGHT, detail).retry_after(retry_after)
+    }
+
+    /// A flow of the same key has begun and has not ended.
+    pub(crate) fn under_way(retry_after: Duration) -> Problem {
+        let detail = "the work under this key has begun and goes on by itself; send this request again later, with the \
+                      same key, to get its reply";
+        Problem::of(&code::KEY_IN_FLIGHT, detail).retry_after(retry_after)
+    }
+
+    /// The key belongs to another request.
+    pub(crate) fn reused() -> Problem {
+        let detail = "the key has been used for another request; use a new key for a new intent";
+        Problem::of(&code::KEY_REUSED, detail)
+    }
+
+    /// Nobody knows what became of the work.
+    pub(crate) fn unknown() -> Problem {
+        let detail = "the work under this key was interrupted and whether it took effect is not known; do not use a \
+                      new key, ask the operator";
+        Problem::of(&code::OUTCOME_UNKNOWN, detail)
     }
 
     /// The store could not be asked, or a passing failure rolled everything back.
@@ -112,22 +161,11 @@ impl Problem {
 
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
-        let title = self.title.unwrap_or_else(|| match code::find(&self.code) {
-            Some(known) => known.title.into(),
-            None => self.status.canonical_reason().unwrap_or("Error").into(),
-        });
-        let members = json!({
-            "type": format!("urn:semel:problem:{}", self.code),
-            "title": title,
-            "status": self.status.as_u16(),
-            "detail": self.detail,
-            "code": self.code,
-        });
-        let mut response = Response::new(Body::from(members.to_string()));
+        let mut response = Response::new(Body::from(self.members().to_string()));
         *response.status_mut() = self.status;
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(MEDIA_TYPE));
-        headers.insert(header::LINK, HeaderValue::from_static("</idempotency-policy>; rel=\"describedby\""));
+        headers.insert(header::LINK, HeaderValue::from_static(LINK));
         if let Some(after) = self.retry_after {
             headers.insert(header::RETRY_AFTER, HeaderValue::from(whole_seconds(after)));
         }
@@ -178,14 +216,33 @@ impl From<semel::Error> for Problem {
     }
 }
 
+/// What a client is told about a flow that gave no reply. The cause goes to the log, never to the client.
+impl From<flow::Error> for Problem {
+    fn from(error: flow::Error) -> Problem {
+        match error {
+            flow::Error::Store(error) => error.into(),
+            flow::Error::Changed(changed) => {
+                tracing::error!(error = &changed as &dyn std::error::Error, "a flow does not fit the service's code");
+                let detail = "the work under this key cannot go on with the code that the service has now; what is \
+                              recorded of it is kept, and it goes on once the service is mended";
+                Problem::of(&code::FLOW_CHANGED, detail)
+            }
+            flow::Error::Retry(cause) => {
+                tracing::error!(error = cause.as_ref() as &dyn std::error::Error, "a flow could not be begun");
+                Problem::of(&code::INTERNAL_ERROR, "the service could not begin the work; nothing ran")
+            }
+            // Its worker was stopped: whoever takes it over goes on.
+            _ => Problem::under_way(RETRY_AFTER),
+        }
+    }
+}
+
 impl<E: Into<Problem>> From<once::Error<E>> for Problem {
     fn from(error: once::Error<E>) -> Problem {
         match error {
             once::Error::InFlight { retry_after } => Problem::in_flight(retry_after),
-            once::Error::Mismatch => Problem::of(&code::KEY_REUSED, "the key has been used for another request"),
-            once::Error::Unknown => {
-                Problem::of(&code::OUTCOME_UNKNOWN, "the work under this key was interrupted; its outcome is not known")
-            }
+            once::Error::Mismatch => Problem::reused(),
+            once::Error::Unknown => Problem::unknown(),
             once::Error::Effect(error) => error.into(),
             once::Error::Store(error) => error.into(),
             _ => Problem::of(&code::INTERNAL_ERROR, "the service failed; everything was rolled back"),
@@ -227,6 +284,27 @@ mod tests {
         );
     }
 
+    #[tokio::test]
+    async fn a_problem_as_a_reply_is_what_it_would_have_answered() {
+        for problem in [
+            Problem::new(StatusCode::PAYMENT_REQUIRED, "card-declined", "no").title("The card was declined"),
+            Problem::new(StatusCode::SERVICE_UNAVAILABLE, "later", "wait").retry_after(Duration::from_secs(3)),
+            Problem::of(&code::KEY_REUSED, "other"),
+        ] {
+            let reply = problem.reply().unwrap();
+            let response = problem.into_response();
+            assert_eq!(reply.status(), response.status().as_u16());
+            let mut stored: Vec<(&str, &[u8])> = reply.headers().collect();
+            let mut answered: Vec<(&str, &[u8])> =
+                response.headers().iter().map(|(name, value)| (name.as_str(), value.as_bytes())).collect();
+            stored.sort_unstable();
+            answered.sort_unstable();
+            assert_eq!(stored, answered);
+            assert_eq!(response.into_body().collect().await.unwrap().to_bytes(), *reply.body());
+        }
+        assert!(Problem::new(StatusCode::CONTINUE, "odd", "").reply().is_err());
+    }
+
     #[test]
     fn retry_after_is_at_least_one_second() {
         assert_eq!(whole_seconds(Duration::ZERO), 1);
@@ -248,6 +326,17 @@ mod tests {
         let problem = Problem::from(semel::Error::Statement("password=secret".into()));
         assert_eq!((problem.status().as_u16(), problem.code()), (500, "internal-error"));
         assert!(!problem.to_string().contains("secret"));
+    }
+
+    #[test]
+    fn a_flow_that_does_not_fit_the_code_is_told_by_a_code_of_its_own() {
+        let vanished = flow::Changed::Vanished { step: "charge".to_owned(), flow: "order".to_owned() };
+        let problem = Problem::from(flow::Error::from(vanished));
+        assert_eq!((problem.status().as_u16(), problem.code()), (500, "flow-changed"));
+        assert!(!problem.detail().contains("charge"), "{problem}");
+        let problem = Problem::from(flow::Error::retry("password=secret"));
+        assert_eq!((problem.status().as_u16(), problem.code()), (500, "internal-error"));
+        assert!(!problem.detail().contains("secret"), "{problem}");
     }
 
     #[test]

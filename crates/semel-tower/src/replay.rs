@@ -109,8 +109,17 @@ pub(crate) fn reply_of(
 /// replay.
 pub(crate) fn replayed(reply: &Reply) -> Response {
     let mut response = response_of(reply);
+    strip(&mut response);
     response.headers_mut().insert(IDEMPOTENT_REPLAYED, HeaderValue::from_static("true"));
     response
+}
+
+/// Takes out what is never stored. A flow's reply is stored as it is, so what belongs to one client, one connection or
+/// one moment must not get out of it, neither in its first answer nor in a replay.
+pub(crate) fn strip(response: &mut Response) {
+    for name in NEVER_STORED {
+        response.headers_mut().remove(*name);
+    }
 }
 
 /// A stored header that HTTP does not allow was written by something other than this layer; it is left out and told.

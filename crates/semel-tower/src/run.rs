@@ -110,28 +110,30 @@ pub(crate) fn settled<T>(claim: Claim<T, Recorded>, tally: &mut Tally) -> Respon
         }
         Claim::Mismatch => {
             tally.set("mismatch");
-            let detail = "the key has been used for another request; use a new key for a new intent";
-            Problem::of(&code::KEY_REUSED, detail).into_response()
+            Problem::reused().into_response()
         }
         Claim::Unknown | Claim::Fresh(_) | Claim::Resume(_) => {
             tally.set("in_flight");
-            let detail = "the work under this key was interrupted and whether it took effect is not known; do not use \
-                          a new key, ask the operator";
-            Problem::of(&code::OUTCOME_UNKNOWN, detail).into_response()
+            Problem::unknown().into_response()
         }
     }
 }
 
 /// The answer to a request that the store could not serve.
 pub(crate) fn failed(error: Error, tally: &mut Tally) -> Response {
-    tally.set(match &error {
+    tally.set(outcome_of(&error));
+    Problem::from(error).into_response()
+}
+
+/// What a request counts as that the store could not serve.
+pub(crate) fn outcome_of(error: &Error) -> &'static str {
+    match error {
         Error::Unavailable(_) | Error::Conflict(_) | Error::Raced | Error::Ambiguous(_) | Error::RolledBack => {
             "unavailable"
         }
         Error::Fenced => "in_flight",
         _ => "rolled_back",
-    });
-    Problem::from(error).into_response()
+    }
 }
 
 /// The first answer, as the handler gave it.

@@ -17,6 +17,7 @@ use tower::Service;
 use crate::body::read_body;
 use crate::code;
 use crate::extract::Keyed;
+use crate::flow::{self, FlowAsk};
 use crate::header::{IDEMPOTENCY_KEY, Invalid, parse};
 use crate::policy::{Policy, Requirement};
 use crate::principal::Principal;
@@ -78,9 +79,10 @@ where
             let (parts, body) = request.into_parts();
             let mut tally = Tally::new(&shared.policy.operation_of(&parts));
             match ask(&shared, parts, body, &mut tally).await {
-                Ok(Asked::Keyed(ask, request)) => match shared.policy.leased.clone() {
-                    Some(leased) => leased::serve(shared, inner, leased, ask, request, tally).await,
-                    None => transaction::serve(&shared, inner, ask, request, tally).await,
+                Ok(Asked::Keyed(ask, request)) => match (shared.policy.leased.clone(), shared.policy.flow) {
+                    (Some(leased), _) => leased::serve(shared, inner, leased, ask, request, tally).await,
+                    (None, Some(answer_within)) => flow::serve(inner, answer_within, ask, request, tally).await,
+                    (None, None) => transaction::serve(&shared, inner, ask, request, tally).await,
                 },
                 Ok(Asked::Unkeyed(request)) => inner.call(request).await.map(IntoResponse::into_response),
                 Err(refusal) => Ok(refusal),
@@ -148,7 +150,7 @@ fn scope_of(parts: &Parts, tally: &Tally) -> Result<Scope, Problem> {
         tracing::error!(operation = tally.operation(), "{what}");
         Problem::of(&code::INTERNAL_ERROR, format!("the service is set up wrongly: {what}"))
     };
-    if parts.extensions.get::<Keyed>().is_some() {
+    if parts.extensions.get::<Keyed>().is_some() || parts.extensions.get::<FlowAsk>().is_some() {
         return Err(misplaced("IdempotencyLayer stands twice on this route; remove one".to_owned()));
     }
     let Some(principal) = parts.extensions.get::<Principal>() else {

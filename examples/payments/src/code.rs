@@ -57,6 +57,25 @@ pub const BODY_INVALID: Code = Code {
     what_to_do: "Correct the body as the detail says; the key is still new.",
 };
 
+/// The card was declined.
+pub const CARD_DECLINED: Code = Code {
+    code: "card-declined",
+    status: 402,
+    title: "The card was declined",
+    meaning: "The card processor declined the charge. What the order had reserved was given back, and this answer is \
+              stored.",
+    what_to_do: "Use another card, with a new key: the old one repeats this answer.",
+};
+
+/// The card is not valid.
+pub const CARD_INVALID: Code = Code {
+    code: "card-invalid",
+    status: 422,
+    title: "The card is not valid",
+    meaning: "The card's token is not 1 to 255 visible ASCII characters. Nothing ran.",
+    what_to_do: "Correct the token; the key is still new.",
+};
+
 /// The charge exists with another body.
 pub const CHARGE_DIFFERS: Code = Code {
     code: "charge-differs",
@@ -98,9 +117,19 @@ pub const CURRENCY_MISMATCH: Code = Code {
     code: "currency-mismatch",
     status: 422,
     title: "The currencies differ",
-    meaning: "The charge and the account, or the two accounts, have different currencies. Under a key this \
-              answer is stored.",
+    meaning: "The charge or the order and the account, or the two accounts, have different currencies. Under a key \
+              this answer is stored.",
     what_to_do: "Use accounts of that currency, with a new key.",
+};
+
+/// The mail address is not valid.
+pub const EMAIL_INVALID: Code = Code {
+    code: "email-invalid",
+    status: 422,
+    title: "The mail address is not valid",
+    meaning: "The address has no single @ between two parts, is longer than 254 bytes, or has a character that no \
+              address has. Nothing ran.",
+    what_to_do: "Correct the address; the key is still new.",
 };
 
 /// The account has too little money.
@@ -139,13 +168,59 @@ pub const NOT_FOUND: Code = Code {
     what_to_do: "Check the path.",
 };
 
+/// There is no such order.
+pub const ORDER_NOT_FOUND: Code = Code {
+    code: "order-not-found",
+    status: 404,
+    title: "There is no such order",
+    meaning: "The tenant has no order of this id.",
+    what_to_do: "Check the id; the answer to POST /orders has it.",
+};
+
+/// There are too few pieces.
+pub const OUT_OF_STOCK: Code = Code {
+    code: "out-of-stock",
+    status: 422,
+    title: "There are too few pieces",
+    meaning: "The stock has fewer pieces than the order asks for. Nothing was reserved or charged, and this answer is \
+              stored.",
+    what_to_do: "Order fewer pieces, or wait for more; both with a new key.",
+};
+
+/// There is no card processor.
+pub const PROVIDER_MISSING: Code = Code {
+    code: "provider-missing",
+    status: 503,
+    title: "There is no card processor",
+    meaning: "The service was started without the address of a card processor, so no order can be paid. Nothing ran.",
+    what_to_do: "Call the operator: provider.url is not set. The key is still new.",
+};
+
+/// The number of pieces is not valid.
+pub const QUANTITY_INVALID: Code = Code {
+    code: "quantity-invalid",
+    status: 422,
+    title: "The number of pieces is not valid",
+    meaning: "The quantity is not a whole number up to 10^9, or an order asks for none. Nothing ran.",
+    what_to_do: "Correct the quantity; the key is still new.",
+};
+
 /// The two accounts are the same.
 pub const SAME_ACCOUNT: Code = Code {
     code: "same-account",
     status: 422,
     title: "The two accounts are the same",
-    meaning: "A transfer names one account twice. Nothing ran.",
+    meaning: "A transfer names one account twice, or an order is referred by its own account. Nothing ran.",
     what_to_do: "Name two accounts; the key is still new.",
+};
+
+/// The article's name is not valid.
+pub const SKU_INVALID: Code = Code {
+    code: "sku-invalid",
+    status: 422,
+    title: "The article's name is not valid",
+    meaning: "A sku is empty, too long, or has a character outside A-Z a-z 0-9 _ . and -. Nothing ran.",
+    what_to_do: "Correct the sku; the key is still new.",
 };
 
 /// The transaction id is not valid.
@@ -183,16 +258,24 @@ pub const ALL: &[Code] = &[
     AMOUNT_INVALID,
     BALANCE_LIMIT,
     BODY_INVALID,
+    CARD_DECLINED,
+    CARD_INVALID,
     CHARGE_DIFFERS,
     CHARGE_INVALID,
     CONTENT_TYPE_UNSUPPORTED,
     CURRENCY_INVALID,
     CURRENCY_MISMATCH,
+    EMAIL_INVALID,
     INSUFFICIENT_FUNDS,
     JSON_INVALID,
     METHOD_NOT_ALLOWED,
     NOT_FOUND,
+    ORDER_NOT_FOUND,
+    OUT_OF_STOCK,
+    PROVIDER_MISSING,
+    QUANTITY_INVALID,
     SAME_ACCOUNT,
+    SKU_INVALID,
     TRANSACTION_ID_INVALID,
     UNAUTHORIZED,
     WEBHOOK_DIFFERS,

@@ -3,13 +3,14 @@
 //! An event is published if and only if its movement committed (I4): a refused request emits nothing, and a retried one
 //! emits nothing again. Payloads are JSON objects; amounts and balances are in minor units.
 //!
-//! - `charge.created` to the topic `charges`: a charge was captured, by `POST` or by `PUT`. Ordered by the credited
-//!   account.
+//! - `charge.created` to the topic `charges`: a charge was captured, by `POST` or `PUT`, or by an order. Ordered by the
+//!   credited account.
 //!
 //!   ```json
 //!   {"tenant":"a","id":"ch_1","account":"cash","amount":100,"currency":"EUR","status":"captured"}
 //!   ```
-//! - `transfer.created` to the topic `transfers`: money moved between two accounts. Ordered by the debited account.
+//! - `transfer.created` to the topic `transfers`: money moved between two accounts, by `POST` or as a referral. Ordered
+//!   by the debited account.
 //!
 //!   ```json
 //!   {"tenant":"a","id":"tr_1","from":"cash","to":"savings","amount":60,"currency":"EUR"}
@@ -23,6 +24,13 @@
 //!   {"tenant":"a","account":"savings","amount":60,"currency":"EUR","balance":60,"version":1,"kind":"transfer",
 //!    "reference":"tr_1"}
 //!   ```
+//! - `order.completed` to the topic `orders`: an order was paid. `charge` is the card processor's id of the payment,
+//!   and `referrer` the account that gets a referral for it, or null. Ordered by the order's id.
+//!
+//!   ```json
+//!   {"tenant":"a","id":"or_1","account":"shop","sku":"tea","quantity":2,"amount":1200,"currency":"EUR",
+//!    "referrer":"alice","status":"completed","charge":"ch_9"}
+//!   ```
 //!
 //! An account's ordering key is `tenant/account`: accounts of two tenants may have the same id, and one tenant's events
 //! must not hold up another's (I11). The account is locked when an event is made, so the events of one account carry
@@ -35,13 +43,13 @@ use std::convert::Infallible;
 use axum::extract::FromRequestParts;
 use axum::http::HeaderMap;
 use axum::http::request::Parts;
-use semel::Event;
 use semel::event::{Invalid, MAX_NAME_BYTES};
+use semel::{Event, flow};
 use semel_tower::Problem;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use crate::ledger::{Account, Charge, Movement, Transfer};
+use crate::ledger::{Account, Charge, Movement, Order, Transfer};
 use crate::problem::problem;
 
 /// The longest `tracestate` that is passed on: what the recommendation asks everybody to pass on at least.
@@ -58,6 +66,27 @@ pub const ACCOUNT_CREDITED: &str = "account.credited";
 
 /// The type of the event of an account that gave money.
 pub const ACCOUNT_DEBITED: &str = "account.debited";
+
+/// The type of the event of an order that was paid.
+pub const ORDER_COMPLETED: &str = "order.completed";
+
+/// Why an event cannot be written: a mistake in the service. What it would have told of is rolled back.
+#[derive(Debug, thiserror::Error)]
+#[error(transparent)]
+pub(crate) struct Unwritable(#[from] Invalid);
+
+impl From<Unwritable> for Problem {
+    fn from(Unwritable(invalid): Unwritable) -> Problem {
+        tracing::error!(%invalid, "an event cannot be written; its movement is rolled back");
+        problem(&semel_tower::code::INTERNAL_ERROR, "The service failed; everything was rolled back.")
+    }
+}
+
+impl From<Unwritable> for flow::Error {
+    fn from(Unwritable(invalid): Unwritable) -> flow::Error {
+        invalid.into()
+    }
+}
 
 /// A payload that says whose it is.
 #[derive(Serialize)]
@@ -79,15 +108,21 @@ struct Changed<'a> {
 }
 
 /// `charge.created`.
-pub(crate) fn charge_created(trace: &Trace, tenant: &str, charge: &Charge) -> Result<Event, Problem> {
+pub(crate) fn charge_created(trace: &Trace, tenant: &str, charge: &Charge) -> Result<Event, Unwritable> {
     let payload = Of { tenant, what: charge };
     written(trace, Event::new("charges", ordering_key(tenant, &charge.account), CHARGE_CREATED, &payload))
 }
 
 /// `transfer.created`.
-pub(crate) fn transfer_created(trace: &Trace, tenant: &str, transfer: &Transfer) -> Result<Event, Problem> {
+pub(crate) fn transfer_created(trace: &Trace, tenant: &str, transfer: &Transfer) -> Result<Event, Unwritable> {
     let payload = Of { tenant, what: transfer };
     written(trace, Event::new("transfers", ordering_key(tenant, &transfer.from), TRANSFER_CREATED, &payload))
+}
+
+/// `order.completed`.
+pub(crate) fn order_completed(trace: &Trace, tenant: &str, order: &Order) -> Result<Event, Unwritable> {
+    let payload = Of { tenant, what: order };
+    written(trace, Event::new("orders", order.id.as_str(), ORDER_COMPLETED, &payload))
 }
 
 /// `account.credited`. `account` is the one that `movement` credits, as it was locked before.
@@ -96,7 +131,7 @@ pub(crate) fn account_credited(
     tenant: &str,
     account: &Account,
     movement: &Movement<'_>,
-) -> Result<Event, Problem> {
+) -> Result<Event, Unwritable> {
     account_changed(trace, tenant, account, movement, ACCOUNT_CREDITED, movement.amount)
 }
 
@@ -106,7 +141,7 @@ pub(crate) fn account_debited(
     tenant: &str,
     account: &Account,
     movement: &Movement<'_>,
-) -> Result<Event, Problem> {
+) -> Result<Event, Unwritable> {
     account_changed(trace, tenant, account, movement, ACCOUNT_DEBITED, -movement.amount)
 }
 
@@ -117,7 +152,7 @@ fn account_changed(
     movement: &Movement<'_>,
     event_type: &str,
     change: i64,
-) -> Result<Event, Problem> {
+) -> Result<Event, Unwritable> {
     let what = Changed {
         account: &account.id,
         amount: movement.amount,
@@ -140,19 +175,13 @@ pub(crate) fn ordering_key(tenant: &str, account: &str) -> String {
     Sha256::digest(key).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-fn written(trace: &Trace, event: Result<Event, Invalid>) -> Result<Event, Problem> {
-    match event {
-        Ok(event) => Ok(trace.follow(event)),
-        Err(invalid) => {
-            tracing::error!(%invalid, "an event cannot be written; its movement is rolled back");
-            Err(problem(&semel_tower::code::INTERNAL_ERROR, "The service failed; everything was rolled back."))
-        }
-    }
+fn written(trace: &Trace, event: Result<Event, Invalid>) -> Result<Event, Unwritable> {
+    Ok(trace.follow(event?))
 }
 
 /// The trace that a request belongs to, by its W3C headers, if it has one. What is malformed is taken as absent, as the
 /// recommendation wants it.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Trace {
     parent: Option<String>,
     state: Option<String>,

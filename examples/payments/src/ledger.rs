@@ -2,7 +2,8 @@
 
 use std::future::Future;
 
-use semel::{Consumer, Error, Store};
+use semel::flow::FlowStore;
+use semel::{Consumer, Error};
 use serde::{Deserialize, Serialize};
 
 /// The largest amount and the largest balance, in minor units: 2^53, what every JSON client holds exactly.
@@ -11,8 +12,9 @@ pub const MAX_AMOUNT: i64 = 1 << 53;
 /// The books of the payments service, on the database that also holds Semel's keys.
 ///
 /// What takes `&mut Self::Tx` becomes visible when that transaction commits and is gone when it rolls back. In a keyed
-/// request it is the transaction that holds the claim, so the entries and the stored reply commit together (I1).
-pub trait Ledger: Store {
+/// request it is the transaction that holds the claim, so the entries and the stored reply commit together (I1); in a
+/// flow it is the transaction of a step, so that they commit with the record of that step.
+pub trait Ledger: FlowStore {
     /// Creates the service's tables where they are missing. Safe to run from several processes at once.
     fn install(&self) -> impl Future<Output = Result<(), Error>> + Send;
 
@@ -76,6 +78,53 @@ pub trait Ledger: Store {
     /// one flight with the commit, or not at all. The caller has locked the accounts and knows that their balances stay
     /// within bounds; if it is wrong, the database refuses and everything is rolled back.
     fn post(tx: &mut Self::Tx, tenant: &str, movement: &Movement<'_>);
+
+    /// [`Ledger::post`] at once, so that whatever reads the accounts next in this transaction finds their new balances
+    /// and versions. For transactions that apply several messages: what is deferred there is written behind all of
+    /// them. [`Error::RowCount`] if an account is missing.
+    fn post_now(
+        tx: &mut Self::Tx,
+        tenant: &str,
+        movement: &Movement<'_>,
+    ) -> impl Future<Output = Result<(), Error>> + Send;
+
+    /// Records a transfer, if its id is free. `false` if it is taken: the money has been moved already.
+    fn claim_transfer(
+        tx: &mut Self::Tx,
+        tenant: &str,
+        transfer: &Transfer,
+    ) -> impl Future<Output = Result<bool, Error>> + Send;
+
+    /// Sets how many pieces of an article there are, whatever there were.
+    fn set_stock(tx: &mut Self::Tx, tenant: &str, stock: &Stock) -> impl Future<Output = Result<(), Error>> + Send;
+
+    /// Reads how many pieces of an article there are, as last committed: none of one that nobody has set.
+    fn find_stock(&self, tenant: &str, sku: &str) -> impl Future<Output = Result<i64, Error>> + Send;
+
+    /// Takes pieces out of the stock, whose row stays locked to the end of the transaction. `false` if there are too
+    /// few; then none is taken.
+    fn take_stock(
+        tx: &mut Self::Tx,
+        tenant: &str,
+        sku: &str,
+        quantity: i64,
+    ) -> impl Future<Output = Result<bool, Error>> + Send;
+
+    /// Puts pieces back that [`Ledger::take_stock`] took. It is deferred: written with the commit, or not at all.
+    fn return_stock(tx: &mut Self::Tx, tenant: &str, sku: &str, quantity: i64);
+
+    /// Records an order as *pending*, whatever its status says. Deferred likewise.
+    fn insert_order(tx: &mut Self::Tx, tenant: &str, order: &Order);
+
+    /// Reads an order as last committed.
+    fn find_order(&self, tenant: &str, id: &str) -> impl Future<Output = Result<Option<Order>, Error>> + Send;
+
+    /// Makes a pending order *completed*, with the card processor's id of its charge. Deferred likewise; an order that
+    /// is not pending rolls everything back.
+    fn complete_order(tx: &mut Self::Tx, tenant: &str, id: &str, charge: &str);
+
+    /// Makes a pending order *failed*. Deferred likewise; an order that is not pending rolls everything back.
+    fn fail_order(tx: &mut Self::Tx, tenant: &str, id: &str);
 
     /// Issues a receipt for a charge, in the rows of one consumer. It is deferred: written with the proof that the
     /// charge's event was seen, or not at all (I6).
@@ -141,6 +190,38 @@ pub struct BankTransaction {
     pub account: String,
     /// In minor units.
     pub amount: i64,
+}
+
+/// How many pieces of an article there are.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Stock {
+    /// Which article, by a name that the client chose.
+    pub sku: String,
+    /// How many. What orders have taken is not counted any more.
+    pub quantity: i64,
+}
+
+/// Pieces of an article, paid by card.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Order {
+    /// Derived from the execution of its flow.
+    pub id: String,
+    /// The account that gets the money.
+    pub account: String,
+    /// The article.
+    pub sku: String,
+    /// How many pieces.
+    pub quantity: i64,
+    /// In minor units, for all pieces.
+    pub amount: i64,
+    /// The account's currency.
+    pub currency: String,
+    /// The account that gets a referral for it.
+    pub referrer: Option<String>,
+    /// `pending`, `completed` or `failed`.
+    pub status: String,
+    /// The card processor's id of the charge, once it is completed.
+    pub charge: Option<String>,
 }
 
 /// What a tenant's books hold.
@@ -256,4 +337,12 @@ impl Movement<'_> {
             .filter(|(party, _)| !party.external())
             .map(|(party, change)| (party.name(), change))
     }
+}
+
+/// Fails if a statement touched another number of rows than it must. The caller rolls back.
+pub(crate) fn require_rows(expected: u64, touched: u64, what: &str) -> Result<(), Error> {
+    if touched == expected {
+        return Ok(());
+    }
+    Err(Error::RowCount(format!("expected {expected} and touched {touched}: {what}")))
 }

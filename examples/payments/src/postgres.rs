@@ -3,9 +3,12 @@
 use semel::{Consumer, Error};
 use semel_postgres::tokio_postgres::types::{ToSql, Type};
 use semel_postgres::tokio_postgres::{self, Row};
-use semel_postgres::{Deferred, Postgres, Tx};
+use semel_postgres::{Deferred, Parameter, Postgres, Tx};
 
-use crate::ledger::{Account, BankTransaction, Change, Charge, Consumed, Ledger, Movement, Receipt, Summary, Transfer};
+use crate::ledger::{
+    Account, BankTransaction, Change, Charge, Consumed, Ledger, Movement, Order, Receipt, Stock, Summary, Transfer,
+    require_rows,
+};
 
 impl Ledger for Postgres {
     async fn install(&self) -> Result<(), Error> {
@@ -104,6 +107,85 @@ impl Ledger for Postgres {
         }
     }
 
+    async fn post_now(tx: &mut Tx, tenant: &str, movement: &Movement<'_>) -> Result<(), Error> {
+        let sql = include_str!("../sql/postgres/entries_insert.sql");
+        let Movement { kind, reference, from, to, amount, currency } = *movement;
+        let (debited, outside, credited, abroad) = (from.name(), from.external(), to.name(), to.external());
+        let entries: [&dyn Parameter; 9] =
+            [&tenant, &kind, &reference, &debited, &outside, &amount, &currency, &credited, &abroad];
+        require_rows(2, tx.execute(sql, &entries).await?, "the entries")?;
+        for (id, change) in movement.balance_changes() {
+            let sql = include_str!("../sql/postgres/balance_update.sql");
+            require_rows(1, tx.execute(sql, &[&tenant, &id, &change]).await?, "the balance")?;
+        }
+        Ok(())
+    }
+
+    async fn claim_transfer(tx: &mut Tx, tenant: &str, transfer: &Transfer) -> Result<bool, Error> {
+        let sql = include_str!("../sql/postgres/transfer_claim.sql");
+        let Transfer { id, from, to, amount, currency } = transfer;
+        Ok(tx.execute(sql, &[&tenant, id, from, to, amount, currency]).await? == 1)
+    }
+
+    async fn set_stock(tx: &mut Tx, tenant: &str, stock: &Stock) -> Result<(), Error> {
+        let sql = include_str!("../sql/postgres/stock_set.sql");
+        tx.execute(sql, &[&tenant, &stock.sku, &stock.quantity]).await.map(drop)
+    }
+
+    async fn find_stock(&self, tenant: &str, sku: &str) -> Result<i64, Error> {
+        let sql = include_str!("../sql/postgres/stock_find.sql");
+        let rows = self.client().await?.query_typed(sql, &[(&tenant, Type::TEXT), (&sku, Type::TEXT)]).await;
+        let rows = rows.map_err(unread)?;
+        rows.first().map_or(Ok(0), |row| row.try_get("quantity").map_err(failed))
+    }
+
+    async fn take_stock(tx: &mut Tx, tenant: &str, sku: &str, quantity: i64) -> Result<bool, Error> {
+        let sql = include_str!("../sql/postgres/stock_take.sql");
+        Ok(tx.execute(sql, &[&tenant, &sku, &quantity]).await? == 1)
+    }
+
+    async fn find_order(&self, tenant: &str, id: &str) -> Result<Option<Order>, Error> {
+        let sql = include_str!("../sql/postgres/order_find.sql");
+        let rows = self.client().await?.query_typed(sql, &[(&tenant, Type::TEXT), (&id, Type::TEXT)]).await;
+        rows.map_err(unread)?.first().map(order).transpose()
+    }
+
+    fn return_stock(tx: &mut Tx, tenant: &str, sku: &str, quantity: i64) {
+        let give = Deferred::expecting(1, include_str!("../sql/postgres/stock_return.sql"))
+            .bind(tenant.to_owned())
+            .bind(sku.to_owned())
+            .bind(quantity);
+        tx.defer(give);
+    }
+
+    fn insert_order(tx: &mut Tx, tenant: &str, order: &Order) {
+        let insert = Deferred::expecting(1, include_str!("../sql/postgres/order_insert.sql"))
+            .bind(tenant.to_owned())
+            .bind(order.id.clone())
+            .bind(order.account.clone())
+            .bind(order.sku.clone())
+            .bind(order.quantity)
+            .bind(order.amount)
+            .bind(order.currency.clone())
+            .bind(order.referrer.clone());
+        tx.defer(insert);
+    }
+
+    fn complete_order(tx: &mut Tx, tenant: &str, id: &str, charge: &str) {
+        let complete = Deferred::expecting(1, include_str!("../sql/postgres/order_complete.sql"))
+            .bind(tenant.to_owned())
+            .bind(id.to_owned())
+            .bind(charge.to_owned());
+        tx.defer(complete);
+    }
+
+    fn fail_order(tx: &mut Tx, tenant: &str, id: &str) {
+        let fail = Deferred::expecting(1, include_str!("../sql/postgres/order_fail.sql"))
+            .bind(tenant.to_owned())
+            .bind(id.to_owned());
+        tx.defer(fail);
+    }
+
     fn issue_receipt(tx: &mut Tx, consumer: &Consumer, receipt: &Receipt) {
         let issue = Deferred::expecting(1, include_str!("../sql/postgres/receipt_issue.sql"))
             .bind(consumer.name().to_owned())
@@ -169,6 +251,20 @@ fn bank_transaction(row: &Row) -> Result<BankTransaction, Error> {
         transaction_id: row.try_get("transaction_id").map_err(failed)?,
         account: row.try_get("account").map_err(failed)?,
         amount: row.try_get("amount").map_err(failed)?,
+    })
+}
+
+fn order(row: &Row) -> Result<Order, Error> {
+    Ok(Order {
+        id: row.try_get("id").map_err(failed)?,
+        account: row.try_get("account").map_err(failed)?,
+        sku: row.try_get("sku").map_err(failed)?,
+        quantity: row.try_get("quantity").map_err(failed)?,
+        amount: row.try_get("amount").map_err(failed)?,
+        currency: row.try_get("currency").map_err(failed)?,
+        referrer: row.try_get("referrer").map_err(failed)?,
+        status: row.try_get("status").map_err(failed)?,
+        charge: row.try_get("charge").map_err(failed)?,
     })
 }
 

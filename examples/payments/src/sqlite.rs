@@ -4,7 +4,10 @@ use semel::{Consumer, Error};
 use semel_sqlite::rusqlite::{self, OptionalExtension, Row};
 use semel_sqlite::{Deferred, Sqlite, Tx};
 
-use crate::ledger::{Account, BankTransaction, Change, Charge, Consumed, Ledger, Movement, Receipt, Summary, Transfer};
+use crate::ledger::{
+    Account, BankTransaction, Change, Charge, Consumed, Ledger, Movement, Order, Receipt, Stock, Summary, Transfer,
+    require_rows,
+};
 
 impl Ledger for Sqlite {
     async fn install(&self) -> Result<(), Error> {
@@ -96,6 +99,82 @@ impl Ledger for Sqlite {
         }
     }
 
+    async fn post_now(tx: &mut Tx, tenant: &str, movement: &Movement<'_>) -> Result<(), Error> {
+        let sql = include_str!("../sql/sqlite/entries_insert.sql");
+        let Movement { kind, reference, from, to, amount, currency } = *movement;
+        let (debited, outside, credited, abroad) = (from.name(), from.external(), to.name(), to.external());
+        let entries = (tenant, kind, reference, debited, outside, amount, currency, credited, abroad);
+        require_rows(2, tx.execute(sql, entries).await? as u64, "the entries")?;
+        for (id, change) in movement.balance_changes() {
+            let sql = include_str!("../sql/sqlite/balance_update.sql");
+            require_rows(1, tx.execute(sql, (tenant, id, change)).await? as u64, "the balance")?;
+        }
+        Ok(())
+    }
+
+    async fn claim_transfer(tx: &mut Tx, tenant: &str, transfer: &Transfer) -> Result<bool, Error> {
+        let sql = include_str!("../sql/sqlite/transfer_claim.sql");
+        let Transfer { id, from, to, amount, currency } = transfer;
+        Ok(tx.execute(sql, (tenant, id, from, to, amount, currency)).await? == 1)
+    }
+
+    async fn set_stock(tx: &mut Tx, tenant: &str, stock: &Stock) -> Result<(), Error> {
+        let sql = include_str!("../sql/sqlite/stock_set.sql");
+        tx.execute(sql, (tenant, &stock.sku, stock.quantity)).await.map(drop)
+    }
+
+    async fn find_stock(&self, tenant: &str, sku: &str) -> Result<i64, Error> {
+        let sql = include_str!("../sql/sqlite/stock_find.sql");
+        let read = self.read(|connection| connection.prepare_cached(sql)?.query_row((tenant, sku), first).optional());
+        Ok(read.await?.unwrap_or(0))
+    }
+
+    async fn take_stock(tx: &mut Tx, tenant: &str, sku: &str, quantity: i64) -> Result<bool, Error> {
+        let sql = include_str!("../sql/sqlite/stock_take.sql");
+        Ok(tx.execute(sql, (tenant, sku, quantity)).await? == 1)
+    }
+
+    async fn find_order(&self, tenant: &str, id: &str) -> Result<Option<Order>, Error> {
+        let sql = include_str!("../sql/sqlite/order_find.sql");
+        self.read(|connection| connection.prepare_cached(sql)?.query_row((tenant, id), order).optional()).await
+    }
+
+    fn return_stock(tx: &mut Tx, tenant: &str, sku: &str, quantity: i64) {
+        let give = Deferred::expecting(1, include_str!("../sql/sqlite/stock_return.sql"))
+            .bind(tenant.to_owned())
+            .bind(sku.to_owned())
+            .bind(quantity);
+        tx.defer(give);
+    }
+
+    fn insert_order(tx: &mut Tx, tenant: &str, order: &Order) {
+        let insert = Deferred::expecting(1, include_str!("../sql/sqlite/order_insert.sql"))
+            .bind(tenant.to_owned())
+            .bind(order.id.clone())
+            .bind(order.account.clone())
+            .bind(order.sku.clone())
+            .bind(order.quantity)
+            .bind(order.amount)
+            .bind(order.currency.clone())
+            .bind(order.referrer.clone());
+        tx.defer(insert);
+    }
+
+    fn complete_order(tx: &mut Tx, tenant: &str, id: &str, charge: &str) {
+        let complete = Deferred::expecting(1, include_str!("../sql/sqlite/order_complete.sql"))
+            .bind(tenant.to_owned())
+            .bind(id.to_owned())
+            .bind(charge.to_owned());
+        tx.defer(complete);
+    }
+
+    fn fail_order(tx: &mut Tx, tenant: &str, id: &str) {
+        let fail = Deferred::expecting(1, include_str!("../sql/sqlite/order_fail.sql"))
+            .bind(tenant.to_owned())
+            .bind(id.to_owned());
+        tx.defer(fail);
+    }
+
     fn issue_receipt(tx: &mut Tx, consumer: &Consumer, receipt: &Receipt) {
         let issue = Deferred::expecting(1, include_str!("../sql/sqlite/receipt_issue.sql"))
             .bind(consumer.name().to_owned())
@@ -150,6 +229,24 @@ fn bank_transaction(row: &Row<'_>) -> rusqlite::Result<BankTransaction> {
         transaction_id: row.get("transaction_id")?,
         account: row.get("account")?,
         amount: row.get("amount")?,
+    })
+}
+
+fn first(row: &Row<'_>) -> rusqlite::Result<i64> {
+    row.get(0)
+}
+
+fn order(row: &Row<'_>) -> rusqlite::Result<Order> {
+    Ok(Order {
+        id: row.get("id")?,
+        account: row.get("account")?,
+        sku: row.get("sku")?,
+        quantity: row.get("quantity")?,
+        amount: row.get("amount")?,
+        currency: row.get("currency")?,
+        referrer: row.get("referrer")?,
+        status: row.get("status")?,
+        charge: row.get("charge")?,
     })
 }
 

@@ -3,8 +3,7 @@
 
 mod common;
 
-use common::{App, on_both_stores};
-use semel::outbox::Written;
+use common::{App, message, on_both_stores};
 use semel::{Consumed, Message};
 use semel_payments::PaymentsConsumer;
 use serde_json::{Value, json};
@@ -16,23 +15,6 @@ on_both_stores!(
     what_is_no_event_of_the_service_fails_or_does_not_matter,
     the_consumers_there_are_can_be_asked_about_and_no_others,
 );
-
-/// An event as a source hands it out.
-fn message(written: &Written) -> Message {
-    let event = &written.event;
-    Message {
-        id: written.id.to_string(),
-        topic: event.topic.clone(),
-        ordering_key: event.ordering_key.clone(),
-        message_type: event.event_type.clone(),
-        producer: "semel".to_owned(),
-        content_type: event.content_type.clone(),
-        payload: event.payload.clone(),
-        headers: Vec::new(),
-        sequence: None,
-        offset: None,
-    }
-}
 
 /// Two charges and a transfer of one tenant, and a charge of another.
 async fn traded(app: &App) -> Vec<Message> {

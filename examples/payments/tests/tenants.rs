@@ -37,6 +37,10 @@ async fn no_or_an_unknown_token_gets_401_and_never_a_replay(app: App) {
             (Method::GET, "/accounts/cash"),
             (Method::POST, "/webhooks/bank"),
             (Method::GET, "/ledger/summary"),
+            (Method::POST, "/orders"),
+            (Method::GET, "/orders/or_1"),
+            (Method::PUT, "/stock/tea"),
+            (Method::GET, "/stock/tea"),
         ] {
             let mut request = app.request(method, path).header("Idempotency-Key", "k").json(&charge());
             if let Some(authorization) = authorization {

@@ -19,6 +19,9 @@ async fn a_database_that_does_not_answer_is_503_everywhere() {
         app.webhook(json!({ "transaction_id": "t", "account": "cash", "amount": 1 })).await,
         app.get("/accounts/cash").await,
         app.get("/ledger/summary").await,
+        app.put("/stock/tea", json!({ "quantity": 1 })).await,
+        app.get("/stock/tea").await,
+        app.get("/orders/or_1").await,
     ] {
         answer.is_problem(503, "store-unavailable");
         assert_eq!(answer.headers["retry-after"], "1");

@@ -4,6 +4,7 @@
 mod begun;
 mod common;
 mod failures;
+mod flows;
 mod header;
 mod leases;
 mod replies;

@@ -65,6 +65,31 @@ CREATE TABLE IF NOT EXISTS payments_entries (
     CHECK ((side = 'debit') = (amount < 0))
 );
 
+-- What there is of each article. An order takes from it in its first step, and gives back what it cannot pay for.
+CREATE TABLE IF NOT EXISTS payments_stock (
+    tenant   text   COLLATE "C" NOT NULL CHECK (octet_length(tenant) BETWEEN 1 AND 255),
+    sku      text   COLLATE "C" NOT NULL CHECK (sku ~ '^[A-Za-z0-9_.-]{1,64}$'),
+    quantity bigint NOT NULL CHECK (quantity BETWEEN 0 AND 9007199254740992),
+    PRIMARY KEY (tenant, sku)
+);
+
+CREATE TABLE IF NOT EXISTS payments_orders (
+    tenant   text   COLLATE "C" NOT NULL,
+    id       text   COLLATE "C" NOT NULL CHECK (id ~ '^[A-Za-z0-9_.-]{1,64}$'),
+    account  text   COLLATE "C" NOT NULL,
+    sku      text   COLLATE "C" NOT NULL,
+    quantity bigint NOT NULL CHECK (quantity BETWEEN 1 AND 9007199254740992),
+    amount   bigint NOT NULL CHECK (amount BETWEEN 1 AND 9007199254740992),
+    currency text   COLLATE "C" NOT NULL,
+    referrer text   COLLATE "C",
+    -- `pending` while its flow is under way, `failed` once it was undone.
+    status   text   COLLATE "C" NOT NULL CHECK (status IN ('pending', 'completed', 'failed')),
+    -- The card processor's own id. Cards are nowhere in these tables.
+    charge   text   COLLATE "C" CHECK (octet_length(charge) BETWEEN 1 AND 255),
+    PRIMARY KEY (tenant, id),
+    CHECK ((status = 'completed') = (charge IS NOT NULL))
+);
+
 -- What consumers make of the service's events, in one commit with the proof that they have seen them. Each consumer has
 -- rows of its own, and each of its generations too: history that is run again makes the same once more, beside the old.
 

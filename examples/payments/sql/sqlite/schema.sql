@@ -59,6 +59,31 @@ CREATE TABLE IF NOT EXISTS payments_entries (
     CHECK ((side = 'debit') = (amount < 0))
 ) STRICT, WITHOUT ROWID;
 
+-- What there is of each article. An order takes from it in its first step, and gives back what it cannot pay for.
+CREATE TABLE IF NOT EXISTS payments_stock (
+    tenant   TEXT    NOT NULL CHECK (octet_length(tenant) BETWEEN 1 AND 255),
+    sku      TEXT    NOT NULL CHECK (octet_length(sku) BETWEEN 1 AND 64 AND sku NOT GLOB '*[^A-Za-z0-9_.-]*'),
+    quantity INTEGER NOT NULL CHECK (quantity BETWEEN 0 AND 9007199254740992),
+    PRIMARY KEY (tenant, sku)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE IF NOT EXISTS payments_orders (
+    tenant   TEXT    NOT NULL,
+    id       TEXT    NOT NULL CHECK (octet_length(id) BETWEEN 1 AND 64 AND id NOT GLOB '*[^A-Za-z0-9_.-]*'),
+    account  TEXT    NOT NULL,
+    sku      TEXT    NOT NULL,
+    quantity INTEGER NOT NULL CHECK (quantity BETWEEN 1 AND 9007199254740992),
+    amount   INTEGER NOT NULL CHECK (amount BETWEEN 1 AND 9007199254740992),
+    currency TEXT    NOT NULL,
+    referrer TEXT,
+    -- `pending` while its flow is under way, `failed` once it was undone.
+    status   TEXT    NOT NULL CHECK (status IN ('pending', 'completed', 'failed')),
+    -- The card processor's own id. Cards are nowhere in these tables.
+    charge   TEXT    CHECK (octet_length(charge) BETWEEN 1 AND 255),
+    PRIMARY KEY (tenant, id),
+    CHECK ((status = 'completed') = (charge IS NOT NULL))
+) STRICT, WITHOUT ROWID;
+
 -- What consumers make of the service's events, in one commit with the proof that they have seen them. Each consumer has
 -- rows of its own, and each of its generations too: history that is run again makes the same once more, beside the old.
 

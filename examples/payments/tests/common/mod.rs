@@ -1,9 +1,15 @@
 //! The service over real HTTP, on either store.
 #![allow(dead_code, unused_macros, clippy::unwrap_used, missing_docs, unreachable_pub)]
 
+pub mod outside;
+
 use std::time::Duration;
 
 use reqwest::{Client, Method, StatusCode};
+use semel::consume::Fate;
+use semel::flow::{Change, FlowFilter};
+use semel::inbox::Delivery;
+use semel::operator::Audit;
 use semel::outbox::{Cursor, PageLimit, Written};
 use semel::runner::Failure;
 use semel::sink::Lane;
@@ -43,6 +49,16 @@ pub struct App {
     http: Client,
     server: JoinHandle<()>,
     database: Database,
+    completer: Box<dyn Fn() -> JoinHandle<()> + Send + Sync>,
+}
+
+/// The service's completer, which runs until this is dropped.
+pub struct Completing(JoinHandle<()>);
+
+impl Drop for Completing {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
 }
 
 enum Database {
@@ -90,10 +106,14 @@ impl App {
     }
 
     pub async fn on_postgres_with(options: semel_postgres::Options) -> App {
+        App::on_postgres_as(options, Options::default()).await
+    }
+
+    pub async fn on_postgres_as(options: semel_postgres::Options, service: Options) -> App {
         let database = TempDatabase::create().await;
         let store = Postgres::open(&database.url(), options).unwrap();
         store.migrate().await.unwrap();
-        App::install_and_serve(store, Database::Postgres(database)).await
+        App::install_and_serve(store, Database::Postgres(database), service).await
     }
 
     /// On a port that was free a moment ago and where nobody listens.
@@ -101,31 +121,46 @@ impl App {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("postgres://postgres@{}/none", listener.local_addr().unwrap());
         drop(listener);
-        App::serve(Postgres::open(&url, semel_postgres::Options::default()).unwrap(), Database::Nowhere).await
+        let store = Postgres::open(&url, semel_postgres::Options::default()).unwrap();
+        App::serve(store, Database::Nowhere, Options::default()).await
     }
 
     pub async fn on_sqlite() -> App {
+        App::on_sqlite_as(Options::default()).await
+    }
+
+    pub async fn on_sqlite_as(service: Options) -> App {
         let file = sqlite_path();
         let store = Sqlite::open(file.path(), semel_sqlite::Options::default()).await.unwrap();
         store.migrate().await.unwrap();
-        App::install_and_serve(store, Database::Sqlite(file)).await
+        App::install_and_serve(store, Database::Sqlite(file), service).await
     }
 
-    async fn install_and_serve<S: Ledger>(store: S, database: Database) -> App {
+    async fn install_and_serve<S: Ledger>(store: S, database: Database, service: Options) -> App {
         // At once and again, as several processes that start on one database do.
         let (one, other) = tokio::join!(semel_payments::install(&store), semel_payments::install(&store));
         one.and(other).unwrap();
         semel_payments::install(&store).await.unwrap();
-        App::serve(store, database).await
+        App::serve(store, database, service).await
     }
 
-    async fn serve<S: Ledger>(store: S, database: Database) -> App {
-        let router = semel_payments::router(Semel::new(store), Options::default()).unwrap();
+    async fn serve<S: Ledger>(store: S, database: Database, service: Options) -> App {
+        let semel = Semel::new(store);
+        let router = semel_payments::router(semel.clone(), service.clone()).unwrap();
+        let completer = Box::new(move || {
+            let completer = semel_payments::completer(&semel, &service).unwrap().expect("there is somebody to call");
+            tokio::spawn(async move { completer.run(std::future::pending::<()>()).await })
+        });
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let server = tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
         let http = Client::builder().timeout(Duration::from_secs(60)).build().unwrap();
-        App { url, http, server, database }
+        App { url, http, server, database, completer }
+    }
+
+    /// Goes on with what was interrupted, and sends mails, from now on.
+    pub fn complete(&self) -> Completing {
+        Completing((self.completer)())
     }
 
     pub fn request(&self, method: Method, path: &str) -> reqwest::RequestBuilder {
@@ -235,6 +270,60 @@ impl App {
         }
     }
 
+    /// Gives messages to one of the consumers in one batch, as a runner does that has them at hand.
+    pub async fn give_all(&self, name: &str, messages: &[Message]) -> Vec<Fate<Failure>> {
+        match &self.database {
+            Database::Nowhere => panic!("there is no database to ask"),
+            Database::Postgres(database) => {
+                let store = Postgres::open(&database.url(), semel_postgres::Options::default()).unwrap();
+                given_all(store, name, messages).await
+            }
+            Database::Sqlite(file) => {
+                let store = Sqlite::open(file.path(), semel_sqlite::Options::default()).await.unwrap();
+                given_all(store, name, messages).await
+            }
+        }
+    }
+
+    /// How many keys of this operation have completed.
+    pub async fn completed(&self, operation: &str) -> i64 {
+        let keys = self.semels("keys");
+        self.number(&format!("SELECT count(*) FROM {keys} WHERE operation = '{operation}' AND state = 'completed'"))
+            .await
+    }
+
+    /// Loses every flow and every key, as a restore of an old backup does.
+    pub async fn lose_flows(&self) {
+        for table in ["flow_steps", "flows", "keys"] {
+            let sql = format!("DELETE FROM {}", self.semels(table));
+            match &self.database {
+                Database::Nowhere => panic!("there is no database to ask"),
+                Database::Postgres(database) => database.connect().await.batch_execute(&sql).await.unwrap(),
+                Database::Sqlite(file) => {
+                    semel_sqlite::rusqlite::Connection::open(file.path()).unwrap().execute_batch(&sql).unwrap();
+                }
+            }
+        }
+    }
+
+    /// What a table of Semel's is called here.
+    fn semels(&self, table: &str) -> String {
+        if matches!(self.database, Database::Sqlite(_)) { format!("semel_{table}") } else { format!("semel.{table}") }
+    }
+
+    /// Has the only flow of this name undone, as an operator does.
+    pub async fn cancel(&self, flow: &str) {
+        match &self.database {
+            Database::Nowhere => panic!("there is no database to ask"),
+            Database::Postgres(database) => {
+                cancelled(Postgres::open(&database.url(), semel_postgres::Options::default()).unwrap(), flow).await;
+            }
+            Database::Sqlite(file) => {
+                cancelled(Sqlite::open(file.path(), semel_sqlite::Options::default()).await.unwrap(), flow).await;
+            }
+        }
+    }
+
     /// The books as the database holds them: every movement has two sides that cancel, and every balance is the sum of
     /// its entries.
     pub async fn books_are_right(&self) {
@@ -253,18 +342,64 @@ impl Drop for App {
     }
 }
 
+/// An event as a source hands it out.
+pub fn message(written: &Written) -> Message {
+    let event = &written.event;
+    Message {
+        id: written.id.to_string(),
+        topic: event.topic.clone(),
+        ordering_key: event.ordering_key.clone(),
+        message_type: event.event_type.clone(),
+        producer: "semel".to_owned(),
+        content_type: event.content_type.clone(),
+        payload: event.payload.clone(),
+        headers: Vec::new(),
+        sequence: None,
+        offset: None,
+    }
+}
+
 /// What became of a message.
 pub type Given = Result<Consumed<()>, semel::once::Error<Failure>>;
 
 async fn given<S: Ledger + Inbox>(store: S, name: &str, generation: u32, message: &Message) -> Given {
     let handler = PaymentsConsumer::named(name, generation).unwrap();
     let consumer = Consumer::new(name).unwrap().in_generation(generation);
-    let mut delivery = message.delivery(Recognition::Id).unwrap().unwrap();
-    if let Some(version) = Handler::<S>::version(&handler, message) {
-        delivery = delivery.with_version(version).unwrap();
-    }
+    let delivery = delivered::<S>(&handler, message);
     let effect = async |tx: &mut S::Tx| Handler::<S>::apply(&handler, tx, message).await;
     Semel::new(store).consume(&consumer, &delivery, effect).await
+}
+
+async fn given_all<S: Ledger + Inbox>(store: S, name: &str, messages: &[Message]) -> Vec<Fate<Failure>> {
+    struct Item<'a>(&'a Message, Delivery);
+    impl AsRef<Delivery> for Item<'_> {
+        fn as_ref(&self) -> &Delivery {
+            &self.1
+        }
+    }
+    let handler = PaymentsConsumer::named(name, 0).unwrap();
+    let consumer = Consumer::new(name).unwrap();
+    let items: Vec<Item<'_>> =
+        messages.iter().map(|message| Item(message, delivered::<S>(&handler, message))).collect();
+    let effect = async |tx: &mut S::Tx, item: &Item<'_>| Handler::<S>::apply(&handler, tx, item.0).await;
+    Semel::new(store).consume_all(&consumer, &items, effect).await.unwrap()
+}
+
+fn delivered<S: Ledger>(handler: &PaymentsConsumer, message: &Message) -> Delivery {
+    let delivery = message.delivery(Recognition::Id).unwrap().unwrap();
+    match Handler::<S>::version(handler, message) {
+        Some(version) => delivery.with_version(version).unwrap(),
+        None => delivery,
+    }
+}
+
+async fn cancelled<S: Ledger>(store: S, flow: &str) {
+    let filter = FlowFilter { flow: Some(flow.to_owned()), tenant: None, state: None, limit: 10 };
+    let found = store.list_flows(&filter).await.unwrap();
+    assert_eq!(found.len(), 1, "{found:?}");
+    let audit = Audit { actor: "ada".to_owned(), reason: "the customer called".to_owned() };
+    let change = store.cancel_flow(found[0].execution, &audit, false).await.unwrap();
+    assert!(matches!(change, Change::Made(_)), "{change:?}");
 }
 
 async fn written(outbox: &impl Outbox) -> Vec<Written> {

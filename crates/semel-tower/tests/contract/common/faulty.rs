@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use semel::flow::{Job, Settled};
 use semel::lease::{Lease, LeaseTerms, RecoveryPoint};
 use semel::operator::{Audit, Eviction, KeyFilter, KeyRecord};
 use semel::{Ask, Claim, Completion, Error, Event, Execution, Key, Scope, Store, Stored, Tx};
@@ -149,6 +150,10 @@ impl<T: Tx> Tx for FaultyTx<T> {
         self.inner.emit(event);
     }
 
+    fn stage(&mut self, job: Job) {
+        self.inner.stage(job);
+    }
+
     async fn complete(self, completion: &Completion) -> Result<(), Error> {
         let fault = self.faults.of_commits.lock().unwrap().pop_front();
         match fault {
@@ -174,6 +179,10 @@ impl<T: Tx> Tx for FaultyTx<T> {
 
     async fn advance(self, point: &RecoveryPoint) -> Result<(), Error> {
         self.inner.advance(point).await
+    }
+
+    async fn record(self, settled: &Settled) -> Result<(), Error> {
+        self.inner.record(settled).await
     }
 
     async fn rollback(self) {

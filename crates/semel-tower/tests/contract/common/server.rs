@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::Router;
 use axum::extract::{Request, State};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
@@ -43,6 +44,11 @@ impl<B: Backend> Server<B> {
         let semel = Semel::with_settings(backend.store(), settings).await.unwrap();
         let world = Arc::new(World::default());
         let router = handlers::router::<B>(semel, policy, Arc::clone(&world));
+        Server::serve(backend, world, router).await
+    }
+
+    /// Serves routes of a test's own.
+    pub async fn serve(backend: B, world: Arc<World>, router: Router) -> Server<B> {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let router = router.layer(middleware::from_fn(authenticate));

@@ -1,0 +1,1 @@
+UPDATE payments_stock SET quantity = quantity + $3 WHERE tenant = $1 AND sku = $2
