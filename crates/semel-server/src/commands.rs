@@ -2,6 +2,7 @@
 
 pub(crate) mod consume;
 pub(crate) mod demo;
+pub(crate) mod flows;
 pub(crate) mod inbox;
 pub(crate) mod keys;
 pub(crate) mod migrate;

@@ -21,10 +21,10 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail, ensure};
 use semel::reaper::Reaper;
 use semel::{Keyring, Retention};
-use semel_payments::Tokens;
+use semel_payments::{Outside, Tokens};
 use semel_postgres::{Isolation, Statements};
 use semel_tower::Mode;
-use semel_tower::policy::{MAX_BODY_LIMIT, MAX_WAIT};
+use semel_tower::policy::{LEASE_BOUNDS, MAX_BODY_LIMIT, MAX_WAIT};
 
 pub(crate) use consume::ConsumeConfig;
 pub(crate) use relay::RelayConfig;
@@ -59,6 +59,9 @@ pub(crate) struct Config {
     pub tokens: Option<Tokens>,
     /// Whether a sandbox without a sink consumes its own events.
     pub sandbox_consume: bool,
+    /// Whom the sandbox's orders call.
+    pub outside: Option<Outside>,
+    pub flow_lease: Duration,
     pub postgres: PostgresConfig,
     pub reaper: Reaper,
     pub relay: RelayConfig,
@@ -121,6 +124,8 @@ impl Config {
             tokens: layers.read_if_given("sandbox.tokens", value::tokens)?,
             sandbox_consume: layers
                 .read("sandbox.consume", |text| value::word(text, &[("true", true), ("false", false)]))?,
+            outside: outside(layers)?,
+            flow_lease: duration("flow.lease", LEASE_BOUNDS.0, LEASE_BOUNDS.1)?,
             postgres: PostgresConfig {
                 pool_size: layers.read("postgres.pool_size", |text| value::number(text, 1..=1000))?,
                 isolation: layers.read("postgres.isolation", |text| {
@@ -234,6 +239,19 @@ fn address(text: &str) -> Result<SocketAddr> {
     Ok(text.parse()?)
 }
 
+/// What the provider promises is read, and refused if it cannot be, whether or not there is one.
+fn outside(layers: &Layers<'_>) -> Result<Option<Outside>> {
+    let keys = layers.read("provider.keys", value::keys)?;
+    let look_up = layers.read("provider.look_up", |text| value::word(text, &[("true", true), ("false", false)]))?;
+    let longest = semel::provider::MAX_TIMEOUT;
+    let timeout = layers.read("provider.timeout", |text| value::duration(text, MILLISECOND..=longest))?;
+    layers.read_if_given("provider.url", |url| {
+        let outside = Outside { keys, look_up, timeout, ..Outside::at(url) };
+        outside.check().map_err(|wrong| anyhow::anyhow!(wrong))?;
+        Ok(outside)
+    })
+}
+
 fn keyring(layers: &Layers<'_>) -> Result<Option<Keyring>> {
     let direct = layers.read_if_given("reply_keys", value::keyring)?;
     let from_file = layers.read_if_given("reply_keys_file", |path| {
@@ -268,6 +286,10 @@ mod tests {
         assert_eq!(config.listen.to_string(), "127.0.0.1:7600");
         assert!(config.keyring.is_none() && config.tokens.is_none() && config.metrics_listen.is_none());
         assert!(config.roles.is_none() && config.relay.sink.is_none() && config.consume.source.is_none());
+        assert!(config.outside.is_none());
+        assert_eq!(config.flow_lease, semel::flow::Settings::default().lease_for);
+        let (given, default) = (load(&[("provider.url", "http://h")], &[], &[]).unwrap(), Outside::at("http://h"));
+        assert_eq!(format!("{:?}", given.outside), format!("{:?}", Some(default)));
         let (consume, defaults) = (config.consume.settings, semel::runner::Settings::default());
         assert_eq!((consume.retention, consume.workers), (defaults.retention, defaults.workers));
         assert_eq!((consume.batch, consume.in_flight_bytes), (defaults.batch, defaults.in_flight_bytes));
@@ -320,6 +342,7 @@ mod tests {
             ("SEMEL_SANDBOX_TOKENS", "hunter2"),
             ("SEMEL_SINK", "hunter2"),
             ("SEMEL_SOURCE", "hunter2"),
+            ("SEMEL_PROVIDER_URL", "ftp://u:hunter2@h"),
         ] {
             let refused = format!("{:?}", load(&[], &[(variable, value)], &[]).unwrap_err());
             assert!(!refused.contains("hunter2"), "{refused}");

@@ -2,6 +2,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod commands;
+mod completer;
 mod config;
 mod consume;
 mod database;
@@ -19,7 +20,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use clap::{Parser, Subcommand};
 
-use commands::{Done, Usage, demo, inbox, keys, migrate, outbox, run, sandbox};
+use commands::{Done, Usage, demo, flows, inbox, keys, migrate, outbox, run, sandbox};
 use config::Config;
 
 /// Messages are made on one thread and dropped on another, which the system's allocator is slow at: a relay to NATS
@@ -44,7 +45,8 @@ Examples:
   semel outbox status                                see what waits to be published
   semel consume --consumer payments --source nats://broker/?stream=EVENTS
                                                      make receipts and balances of the sandbox's events
-  semel inbox dead                                   see which messages could not be applied";
+  semel inbox dead                                   see which messages could not be applied
+  semel flows list --state held                      see which flows wait for somebody";
 
 /// How long threads may take to come back at the end.
 const END_WITHIN: Duration = Duration::from_secs(1);
@@ -74,6 +76,7 @@ enum Command {
     Keys(keys::Arguments),
     Outbox(outbox::Arguments),
     Inbox(inbox::Arguments),
+    Flows(flows::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -109,6 +112,7 @@ fn start(cli: Cli) -> Result<Done> {
         Command::Keys(arguments) => arguments.settings(),
         Command::Outbox(arguments) => arguments.settings(),
         Command::Inbox(arguments) => arguments.settings(),
+        Command::Flows(arguments) => arguments.settings(),
     };
     let config = Config::load(cli.config.as_deref(), flags)?;
     logging::start(&config)?;
@@ -124,6 +128,7 @@ fn start(cli: Cli) -> Result<Done> {
             Command::Keys(arguments) => keys::run(&config, &arguments).await,
             Command::Outbox(arguments) => outbox::run(&config, &arguments).await,
             Command::Inbox(arguments) => inbox::run(&config, &arguments).await,
+            Command::Flows(arguments) => flows::run(&config, &arguments).await,
         }
     });
     // What still runs was cut off on purpose; a thread that does not come back must not hold up the end.

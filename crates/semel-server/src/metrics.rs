@@ -1,5 +1,6 @@
 //! The metrics of this process, as Prometheus reads them.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -7,6 +8,7 @@ use axum::Router;
 use axum::http::header::CONTENT_TYPE;
 use axum::routing::get;
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
+use semel::flow::Pressure;
 
 /// What a metric counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -94,6 +96,36 @@ pub(crate) const METRICS: &[(&str, Kind, &[&str], &str)] = &[
         &[],
         "Ids of messages, and dead letters that were applied, that were deleted because their time was over",
     ),
+    (
+        "semel_flow_steps_total",
+        Kind::Counter,
+        &["flow", "step", "outcome"],
+        "Steps of flows by what became of them: done, failed, retried, unknown",
+    ),
+    (
+        "semel_flow_takeovers_total",
+        Kind::Counter,
+        &["flow"],
+        "Flows that were taken up after a pause, a crash or a commit that staged them",
+    ),
+    (
+        "semel_flows_ended_total",
+        Kind::Counter,
+        &["flow", "outcome"],
+        "Flows that have their reply, by outcome: completed, failed",
+    ),
+    (
+        "semel_intents_unknown",
+        Kind::Gauge,
+        &[],
+        "Calls that may have happened and wait for somebody: `semel flows list --state held`; set by completers",
+    ),
+    (
+        "semel_flows_due",
+        Kind::Gauge,
+        &["flow"],
+        "Flows that nobody works on although their lease or their pause is over; set by completers",
+    ),
     ("semel_sqlite_commits_total", Kind::Counter, &[], "Commits of the SQLite writer; many operations may share one"),
 ];
 
@@ -107,6 +139,12 @@ const PUBLISH_OUTCOMES: &[&str] = &["published", "refused", "unavailable", "fenc
 /// The outcomes of a message.
 const MESSAGE_OUTCOMES: &[&str] = &["applied", "duplicate", "stale", "retried", "dead_lettered"];
 
+/// The outcomes of a step.
+const STEP_OUTCOMES: &[&str] = &["done", "failed", "retried", "unknown"];
+
+/// The outcomes of a flow.
+const FLOW_OUTCOMES: &[&str] = &["completed", "failed"];
+
 /// Upper bounds of the buckets of every histogram, in seconds.
 const BUCKETS: &[f64] =
     &[0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0];
@@ -114,9 +152,13 @@ const BUCKETS: &[f64] =
 /// How often recorded times are moved into their buckets when nobody asks for them.
 const UPKEEP: Duration = Duration::from_secs(5);
 
+/// A flow that a process registers, and its steps.
+pub(crate) type Flow<'a> = (&'static str, &'a [&'static str]);
+
 /// Starts recording. Every metric is there from the start, at zero, so that a missing series means a missing process;
-/// those with an operation are there for each of `operations`, and those with a consumer for each of `consumers`.
-pub(crate) fn start(operations: &[&'static str], consumers: &[String]) -> Result<PrometheusHandle> {
+/// those with an operation are there for each of `operations`, those with a consumer for each of `consumers`, and those
+/// with a flow for each of `flows`.
+pub(crate) fn start(operations: &[&'static str], consumers: &[String], flows: &[Flow<'_>]) -> Result<PrometheusHandle> {
     let handle = PrometheusBuilder::new()
         .set_buckets_for_metric(Matcher::Suffix("_seconds".to_owned()), BUCKETS)
         .context("the buckets cannot be used")?
@@ -164,6 +206,36 @@ pub(crate) fn start(operations: &[&'static str], consumers: &[String]) -> Result
                     metrics::gauge!(name, "consumer" => consumer.clone()).set(0.0);
                 }
             }
+            (Kind::Counter, ["flow", "step", "outcome"]) => {
+                metrics::describe_counter!(name, meaning);
+                for &(flow, steps) in flows {
+                    for &step in steps {
+                        for &outcome in STEP_OUTCOMES {
+                            metrics::counter!(name, "flow" => flow, "step" => step, "outcome" => outcome).absolute(0);
+                        }
+                    }
+                }
+            }
+            (Kind::Counter, ["flow", "outcome"]) => {
+                metrics::describe_counter!(name, meaning);
+                for (flow, _) in flows {
+                    for outcome in FLOW_OUTCOMES {
+                        metrics::counter!(name, "flow" => *flow, "outcome" => *outcome).absolute(0);
+                    }
+                }
+            }
+            (Kind::Counter, ["flow"]) => {
+                metrics::describe_counter!(name, meaning);
+                for (flow, _) in flows {
+                    metrics::counter!(name, "flow" => *flow).absolute(0);
+                }
+            }
+            (Kind::Gauge, ["flow"]) => {
+                metrics::describe_gauge!(name, meaning);
+                for (flow, _) in flows {
+                    metrics::gauge!(name, "flow" => *flow).set(0.0);
+                }
+            }
             (Kind::Counter, _) => {
                 metrics::describe_counter!(name, meaning);
                 metrics::counter!(name).absolute(0);
@@ -186,6 +258,23 @@ pub(crate) fn start(operations: &[&'static str], consumers: &[String]) -> Result
         }
     });
     Ok(handle)
+}
+
+/// Sets how many flows wait, and for what. `names` are the flows that were due at an earlier look: those that are not
+/// any more go to zero.
+pub(crate) fn flow_pressure(pressure: &Pressure, names: &mut BTreeSet<String>) {
+    metrics::gauge!("semel_intents_unknown").set(float(pressure.unknown));
+    names.extend(pressure.due.iter().map(|due| due.flow.clone()));
+    for name in names.iter() {
+        let count = pressure.due.iter().find(|due| due.flow == *name).map_or(0, |due| due.count);
+        metrics::gauge!("semel_flows_due", "flow" => name.clone()).set(float(count));
+    }
+}
+
+fn float(count: u64) -> f64 {
+    #[expect(clippy::cast_precision_loss, reason = "a gauge is a float")]
+    let float = count as f64;
+    float
 }
 
 /// `GET /metrics`.

@@ -17,8 +17,9 @@ use crate::{metrics, serve};
 
 const AFTER_HELP: &str = "\
 The consumers are those of the reference payments service, with their tables in the configured database: `receipts`
-makes a receipt for each charge, `balances` adds up each account's balance, and `payments` does both. What they make and
-the proof that they have seen a message are one commit, and the message is acknowledged after it.
+makes a receipt for each charge, `balances` adds up each account's balance, `referrals` makes a transfer to the referrer
+of each order, and `payments` does all three. What they make and the proof that they have seen a message are one commit,
+and the message is acknowledged after it.
 
 A message is recognised by its producer's id, kept for inbox.retention; or, where all are Semel's own events, by its
 sequence, kept for ever in one row per lane; or, from Kafka, by its offset, kept for ever in one row per partition. A
@@ -38,7 +39,7 @@ Examples:
 #[derive(Debug, Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct Arguments {
-    /// Which consumer: payments, receipts or balances
+    /// Which consumer: payments, receipts, balances or referrals
     #[arg(long, value_name = "NAME")]
     consumer: String,
 
@@ -71,7 +72,7 @@ pub(crate) async fn run(config: Config, arguments: &Arguments) -> Result<Done> {
 
     let stop = Shutdown::on_signals()?;
     let database = Database::open_migrated(&config).await?;
-    let recorder = metrics::start(&[], &[consumer])?;
+    let recorder = metrics::start(&[], &[consumer], &[])?;
     let settings = Settings { deadline: config.transaction_deadline, ..Settings::default() };
     let consuming = with_store!(&database, store => {
         consume::start(Semel::with_settings(store.clone(), settings).await?, plan, stop.clone()).await?

@@ -3,7 +3,6 @@
 use std::net::SocketAddr;
 
 use anyhow::{Context, Result, ensure};
-use axum::Router;
 use axum::extract::{MatchedPath, Request};
 use axum::middleware::{Next, from_fn};
 use axum::response::Response;
@@ -11,8 +10,8 @@ use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use clap::Args;
 use semel::outbox::PageLimit;
-use semel::{Inbox, Semel, Settings};
-use semel_payments::{Ledger, Tokens, consumers};
+use semel::{Inbox, Semel, Settings, flow};
+use semel_payments::{FLOWS, KEYED, Ledger, Options, Tokens, consumers};
 use semel_tower::Policy;
 use tokio::task::JoinHandle;
 use uuid::Uuid;
@@ -25,7 +24,7 @@ use crate::config::{Config, SinkUrl, SourceUrl};
 use crate::consume::{self, Plan};
 use crate::database::{Database, Missing, with_store};
 use crate::shutdown::Shutdown;
-use crate::{metrics, relay, serve};
+use crate::{completer, metrics, relay, serve};
 
 /// The most that is read at once, and that is read and not yet published, where the consumer is in this process.
 const NEAR_PAGE: PageLimit = PageLimit { events: 500, bytes: 1024 * 1024 };
@@ -35,10 +34,13 @@ const AFTER_HELP: &str = "\
 Creates the tables it needs, serves until SIGINT or SIGTERM, and lets requests in flight finish for up to
 transaction_deadline. The published demo tokens work on a loopback address only; elsewhere set sandbox.tokens.
 
-Charges, transfers and bank credits emit events. With a sink they are published from this process. Without one they go
-over HTTP, on a loopback port and signed, to the consumer `payments` in this process, which makes receipts and balances
-of them: see GET /ledger/consumed and `semel inbox status`. With --sandbox-consume false they wait in the outbox, for
-`semel outbox status` to count and `semel run --sink URL` to publish.
+Charges, transfers, orders and bank credits emit events. With a sink they are published from this process. Without one
+they go over HTTP, on a loopback port and signed, to the consumer `payments` in this process, which makes receipts,
+balances and referrals of them: see GET /ledger/consumed and `semel inbox status`. With --sandbox-consume false they
+wait in the outbox, for `semel outbox status` to count and `semel run --sink URL` to publish.
+
+Orders charge a card and send a mail at somebody else's: --provider-url says where. What a crash interrupts goes on in
+this process; see `semel flows list`. Without the URL POST /orders answers 503.
 
 Examples:
   semel sandbox
@@ -72,14 +74,16 @@ pub(crate) async fn run(mut config: Config) -> Result<Done> {
     }
     let consumes = config.relay.sink.is_none() && config.sandbox_consume;
     let consumers = if consumes { vec![consumers::PAYMENTS.to_owned()] } else { Vec::new() };
-    let recorder = metrics::start(&["POST /charges", "POST /transfers"], &consumers)?;
+    let recorder = metrics::start(&KEYED, &consumers, &FLOWS)?;
     let address = listener.local_addr()?;
     let greeting = greeting(address, &config, consumes);
-    let (service, consuming) = with_store!(&database, store => {
+    let options = options(&config, tokens);
+    let (service, completing, consuming) = with_store!(&database, store => {
         let semel = semel(store.clone(), &config).await?;
-        let service = service(semel.clone(), &config, tokens)?;
+        let service = semel_payments::router(semel.clone(), options.clone())?;
+        let completing = complete(&semel, &options, stop.clone())?;
         let consuming = if consumes { Some(consume(semel, &mut config, stop.clone()).await?) } else { None };
-        (service, consuming)
+        (service, completing, consuming)
     });
     let router = service.merge(metrics::router(recorder)).layer(from_fn(log_request));
 
@@ -91,7 +95,7 @@ pub(crate) async fn run(mut config: Config) -> Result<Done> {
     let consuming = tokio::spawn(served_without(consuming, "events are not consumed"));
     let reaping = tokio::spawn({
         let (reaper, stop) = (config.reaper, stop.clone());
-        async move { reap(&database, reaper, stop).await }
+        async move { tokio::join!(reap(&database, reaper, stop.clone()), completer::watch(&database, stop)) }
     });
     print(&greeting)?;
     tracing::info!(%address, database = %config.database_url, "serving");
@@ -99,6 +103,9 @@ pub(crate) async fn run(mut config: Config) -> Result<Done> {
     reaping.await?;
     relaying.await??;
     consuming.await??;
+    if let Some(completing) = completing {
+        completing.await?;
+    }
     tracing::info!("stopped");
     Ok(Done::Completed)
 }
@@ -154,11 +161,18 @@ async fn semel<S: Ledger>(store: S, config: &Config) -> Result<Semel<S>> {
     Ok(Semel::with_settings(store, settings).await?)
 }
 
-/// The payments service.
-fn service<S: Ledger>(semel: Semel<S>, config: &Config, tokens: Tokens) -> Result<Router> {
+/// What the payments service is told.
+fn options(config: &Config, tokens: Tokens) -> Options {
     let policy = Policy::new().header_mode(config.header_mode).wait(config.wait).body_limit(config.request_body_limit);
-    let options = semel_payments::Options { tokens, policy };
-    Ok(semel_payments::router(semel, options)?)
+    let flows = flow::Settings { lease_for: config.flow_lease, ..flow::Settings::default() };
+    Options { tokens, policy, outside: config.outside.clone(), flows }
+}
+
+/// Starts what goes on with interrupted orders and sends the mails of the others, if there is somebody to call. It runs
+/// until it is told to stop; what is unfinished then is taken up at the next start.
+fn complete<S: Ledger>(semel: &Semel<S>, options: &Options, stop: Shutdown) -> Result<Option<JoinHandle<()>>> {
+    let completer = semel_payments::completer(semel, options)?;
+    Ok(completer.map(|completer| tokio::spawn(async move { completer.run(stop.requested()).await })))
 }
 
 /// One line per request, without its key, its body or its tenant.
@@ -187,6 +201,10 @@ fn greeting(address: SocketAddr, config: &Config, consumes: bool) -> String {
         }
         None => "wait in the outbox; see `semel outbox status`, or start with --sink stdout:".to_owned(),
     };
+    let orders = match config.outside {
+        Some(_) => "call the provider; see `semel flows list`",
+        None => "need somebody to charge cards: start with --provider-url URL",
+    };
     let curl = format!("curl -i -H \"Authorization: Bearer {token}\" -H 'Content-Type: application/json'");
     let account = format!("{curl} -X PUT http://{address}/accounts/alice -d '{{\"currency\":\"EUR\"}}'");
     let body = r#"{"account":"alice","amount":500,"currency":"EUR"}"#;
@@ -197,6 +215,7 @@ fn greeting(address: SocketAddr, config: &Config, consumes: bool) -> String {
          database  {}\n\
          tokens    {known}\n\
          events    {events}\n\
+         orders    {orders}\n\
          \n\
          Open an account, charge it, and charge it again as a retry would: the second answer replays the first.\n\
          \n  \

@@ -77,9 +77,9 @@ pub(crate) const SETTINGS: &[Setting] = &[
     open(
         "roles",
         "",
-        "a list of roles separated by commas: reaper, relay",
+        "a list of roles separated by commas: reaper, relay, completer",
         RUN,
-        "What `semel run` does; reaper by default, and relay too if a sink is set",
+        "What `semel run` does; reaper and completer by default, and relay too if a sink is set",
     ),
     Setting {
         name: "sink",
@@ -272,6 +272,36 @@ pub(crate) const SETTINGS: &[Setting] = &[
         SANDBOX,
         "Whether a sandbox without a sink consumes its own events, as the consumer `payments`",
     ),
+    Setting {
+        name: "provider.url",
+        default: "",
+        accepts: "a URL that starts with http://",
+        meaning: "The card processor and mailer that the sandbox's orders call; without one POST /orders answers 503",
+        exposure: Exposure::Hidden,
+        used_by: SANDBOX,
+    },
+    open(
+        "provider.keys",
+        "24h",
+        "a duration such as 1h, 24h or 7d, none, or forever",
+        SANDBOX,
+        "How long the provider recognises a key; orders are kept for at least as long",
+    ),
+    open(
+        "provider.look_up",
+        "true",
+        "true or false",
+        SANDBOX,
+        "Whether the provider can be asked what became of a key, with GET /operations",
+    ),
+    open(
+        "provider.timeout",
+        "10s",
+        DURATION,
+        SANDBOX,
+        "How long a call to the provider may take before its outcome is unknown",
+    ),
+    open("flow.lease", "30s", DURATION, SANDBOX, "How long a worker that is not heard of keeps its flow"),
     open(
         "postgres.pool_size",
         "16",

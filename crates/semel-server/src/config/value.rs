@@ -7,6 +7,8 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail, ensure};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
+use semel::provider::Keys;
+use semel::retention::MAX_RETENTION;
 use semel::{Keyring, SealingKey};
 use semel_payments::Tokens;
 use semel_payments::tokens::{self, MAX_TOKEN_BYTES};
@@ -17,6 +19,15 @@ pub(crate) fn duration(text: &str, bounds: RangeInclusive<Duration>) -> Result<D
     let shown = humantime::format_duration;
     ensure!(bounds.contains(&duration), "it must be between {} and {}", shown(*bounds.start()), shown(*bounds.end()));
     Ok(duration)
+}
+
+/// How long a provider recognises a key.
+pub(crate) fn keys(text: &str) -> Result<Keys> {
+    match text {
+        "none" => Ok(Keys::None),
+        "forever" => Ok(Keys::Forever),
+        _ => duration(text, Duration::from_millis(1)..=MAX_RETENTION).map(Keys::Kept),
+    }
 }
 
 /// A size in bytes, at most `limit` (I12).
@@ -98,6 +109,16 @@ mod tests {
         }
         let refused = duration("2m", Duration::ZERO..=Duration::from_secs(60)).unwrap_err().to_string();
         assert_eq!(refused, "it must be between 0s and 1m");
+    }
+
+    #[test]
+    fn a_providers_keys_are_kept_for_a_while_for_ever_or_not_at_all() {
+        assert_eq!(keys("none").unwrap(), Keys::None);
+        assert_eq!(keys("forever").unwrap(), Keys::Forever);
+        assert_eq!(keys("36h").unwrap(), Keys::Kept(Duration::from_hours(36)));
+        for wrong in ["", "0s", "on", "99999d"] {
+            assert!(keys(wrong).is_err(), "{wrong}");
+        }
     }
 
     #[test]

@@ -5,6 +5,7 @@ mod configuration;
 mod consume;
 mod consumer;
 mod demo;
+mod flows;
 mod harness;
 mod inbox;
 mod keys;

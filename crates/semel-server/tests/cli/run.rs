@@ -91,8 +91,8 @@ async fn a_signal_does_not_wait_for_a_long_sweep() {
 
 #[test]
 fn an_unknown_role_is_refused_by_name() {
-    let stderr = semel(&["run", "--roles", "reaper,completer"]).failed_with(2);
-    assert!(stderr.contains("unknown role \"completer\"; the roles are: reaper, relay"), "{stderr}");
+    let stderr = semel(&["run", "--roles", "reaper,gardener"]).failed_with(2);
+    assert!(stderr.contains("unknown role \"gardener\"; the roles are: reaper, relay, completer"), "{stderr}");
 }
 
 #[test]

@@ -5,6 +5,7 @@
 mod consumer;
 mod crash;
 mod fence;
+mod flow;
 mod lost_commit;
 mod outage;
 mod race;

@@ -1,0 +1,72 @@
+//! `semel flows cancel`.
+
+use anyhow::{Context, Result};
+use clap::Args;
+use semel::Execution;
+use semel::flow::FlowStore;
+use serde_json::json;
+
+use super::intervention::{Intervention, Seen};
+use super::{Settings, execution};
+use crate::commands::Done;
+use crate::commands::change::Change;
+use crate::config::Config;
+use crate::database::{Database, with_store};
+
+const AFTER_HELP: &str = "\
+Steps that are done and have a compensation are undone, the last one first; then the flow ends as failed and the client
+gets a reply that says so. A call under way is settled first: nothing is undone that may not have happened. Whoever runs
+the flow next does that; one that runs now goes on until its run ends, and may complete before it is told.
+
+A held flow has to be resolved or retried first. That, and a flow that has ended, are refused (exit code 4).
+
+With --epoch, as `semel flows show` prints it, so is a flow that has changed hands since: with --yes nobody is shown it.
+
+Examples:
+  semel flows cancel 5f0c7a1e-21a9-4f96-a2f5-63f333d102d4 --reason 'the customer called, #812' --dry-run
+  semel flows cancel 5f0c7a1e-21a9-4f96-a2f5-63f333d102d4 --reason 'the customer called, #812' --epoch 2 --yes";
+
+/// Have a flow undone
+#[derive(Debug, Args)]
+#[command(after_help = AFTER_HELP)]
+pub(crate) struct Arguments {
+    /// The flow's id, as `semel flows list` shows it
+    #[arg(value_parser = execution)]
+    execution: Execution,
+
+    #[command(flatten)]
+    seen: Seen,
+
+    #[command(flatten)]
+    change: Change,
+
+    /// Print a JSON object
+    #[arg(long)]
+    json: bool,
+
+    #[command(flatten)]
+    pub(super) settings: Settings,
+}
+
+/// Asks for a flow to be undone. After the commit its worker, or the next one, does that and the audit row says who and
+/// why; after a failure or a crash before it, nothing has changed.
+pub(crate) async fn run(config: &Config, arguments: &Arguments) -> Result<Done> {
+    let (audit, asks) = (arguments.change.audit()?, arguments.change.consent.asks()?);
+    let database = Database::open_migrated(config).await?;
+    let cancel = async |dry_run: bool| {
+        let cancelled = with_store!(&database, store => store.cancel_flow(arguments.execution, &audit, dry_run).await);
+        cancelled.context("cannot cancel the flow")
+    };
+    let intervention = Intervention {
+        execution: arguments.execution,
+        verb: "cancel",
+        past: "cancelled",
+        consequence: "What this flow has done will be undone, and there is no way back.".to_owned(),
+        seen: &arguments.seen,
+        audit: &audit,
+        asks,
+        dry_run: arguments.change.consent.dry_run,
+        json: arguments.json.then(|| json!({})),
+    };
+    intervention.run(&cancel).await
+}
