@@ -10,12 +10,13 @@ use semel_testkit::cluster::target_dir;
 use serde::Deserialize;
 
 /// The benchmarks that have a section, in the order of the page, and what each is about.
-const SECTIONS: [(&str, &str); 7] = [
+const SECTIONS: [(&str, &str); 8] = [
     ("keys", "Running an operation once, on PostgreSQL"),
     ("replay", "Answering a retry"),
     ("http", "Over HTTP"),
     ("embedded", "The embedded store"),
     ("growth", "Many keys"),
+    ("flows", "Flows of three steps"),
     ("inbox", "Applying messages once"),
     ("relay", "Getting events out"),
 ];

@@ -7,12 +7,13 @@ use anyhow::{Result, bail};
 use crate::services;
 
 /// The benchmarks there are, and what each measures.
-const BENCHMARKS: [(&str, &str); 7] = [
+const BENCHMARKS: [(&str, &str); 8] = [
     ("keys", "what it costs to run an operation once, beside the same work bare and by hand"),
     ("replay", "what a retry costs, beside a SELECT of the same row"),
     ("http", "what the layer adds to a request, beside none and another one, and what the sandbox takes of the memory"),
     ("embedded", "how many protected operations a SQLite file makes durable, beside a commit for each"),
     ("growth", "what ten million keys cost, and what their reaping does to requests"),
+    ("flows", "how many flows of three steps run in a second, beside DBOS and durare"),
     ("inbox", "how many messages are applied once, beside the same work without an inbox"),
     ("relay", "how fast committed events get out, beside the limit and the usual alternative"),
 ];

@@ -1,5 +1,6 @@
 //! `cargo xtask test`: what continuous integration runs, step by step.
 
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -9,6 +10,8 @@ use crate::{interrupt, services};
 
 /// One set of features for every step, so that nothing is compiled twice. All sinks are in it.
 const FEATURES: &str = "semel-server/failpoints,semel-server/kafka-tls";
+/// `-D warnings`, as `cargo clippy` passes it on.
+const DENY_WARNINGS: &str = "-D__CLIPPY_HACKERY__warnings__CLIPPY_HACKERY__";
 const GET_CARGO_DENY: &str = "cargo install --locked cargo-deny@0.20.2";
 
 /// What to run.
@@ -45,10 +48,14 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     let mut steps = Steps::default();
 
     steps.run("format", cargo(&["fmt", "--all", "--check"]))?;
-    let clippy = ["clippy", "--workspace", "--all-targets", "--features", FEATURES, "--", "-D", "warnings"];
-    steps.run("clippy", cargo(&clippy))?;
+    // Clippy as the compiler of the tests, so that everything is compiled once and not twice: `cargo clippy` sets the
+    // same two variables, and only checks.
+    let linting = [("RUSTC_WORKSPACE_WRAPPER", clippy()?), ("CLIPPY_ARGS", DENY_WARNINGS.to_owned())];
+    let mut build = cargo(&["test", "--no-run", "--quiet", "--workspace", "--features", FEATURES]);
+    build.envs(linting.clone());
+    steps.run("clippy, build", build)?;
     let mut test = cargo(&["test", "--workspace", "--no-fail-fast", "--features", FEATURES]);
-    test.args(&options.arguments).envs(environment);
+    test.args(&options.arguments).envs(environment).envs(linting);
     // Most tests wait for servers and for processes that they have killed: two at a time would leave two cores idle.
     if std::env::var_os("RUST_TEST_THREADS").is_none() {
         test.env("RUST_TEST_THREADS", "4");
@@ -78,6 +85,18 @@ fn cargo(arguments: &[&str]) -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.args(arguments).current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/.."));
     command
+}
+
+/// Where clippy's compiler is.
+fn clippy() -> Result<String> {
+    let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
+    let said = Command::new(rustc).args(["--print", "sysroot"]).output()?;
+    let sysroot = String::from_utf8(said.stdout)?;
+    let driver = Path::new(sysroot.trim()).join("bin/clippy-driver");
+    if !driver.exists() {
+        bail!("clippy is not installed: `rustup component add clippy`");
+    }
+    Ok(driver.to_string_lossy().into_owned())
 }
 
 fn has_cargo_deny() -> bool {

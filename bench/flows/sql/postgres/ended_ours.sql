@@ -1,0 +1,1 @@
+SELECT count(*) FROM semel.keys k WHERE k.state = 'completed'

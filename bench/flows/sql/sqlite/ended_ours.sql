@@ -1,0 +1,1 @@
+SELECT count(*) FROM semel_keys k WHERE k.state = 'completed'

@@ -1,0 +1,5 @@
+-- What has ended has three steps on record.
+SELECT count(*)
+FROM workflow_status s
+WHERE s.status = 'SUCCESS'
+  AND (SELECT count(*) FROM operation_outputs o WHERE o.workflow_uuid = s.workflow_uuid) = 3

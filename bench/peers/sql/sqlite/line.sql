@@ -1,0 +1,1 @@
+INSERT INTO bench_lines (flow, step, amount) VALUES (?, ?, ?)
