@@ -22,7 +22,7 @@ const DIES: &str = "SEMEL_TEST_CRASH_DIES";
 #[tokio::test(flavor = "multi_thread")]
 async fn killed_publishers_leave_each_event_once_where_the_position_says() {
     let topic = Topic::shared(&[]).await;
-    let kills = rounds(20, 200);
+    let kills = rounds(8, 200);
     for kill in 0..kills {
         // In its first transaction, or after one or two commits.
         let commits = kill % 3;

@@ -30,7 +30,7 @@ const SEEN: &str = "seen";
 #[tokio::test(flavor = "multi_thread")]
 async fn killed_pipelines_leave_each_record_once() {
     let (input, output) = (Topic::shared(&[]).await, Topic::shared(&[]).await);
-    let kills = u64::from(rounds(20, 200));
+    let kills = u64::from(rounds(8, 200));
     for kill in 0..kills {
         send(&input, &format!("key-{}", kill % 7), kill * 60..kill * 60 + 60).await;
         // The last record of a batch was transformed: its transaction begins, is filled, and commits.

@@ -13,7 +13,7 @@ async fn a_commit_cut_off_from_its_acknowledgement_counts_once_and_the_retry_rep
     let url = format!("{}?sslmode=disable", database.url_on_port(proxy.port()));
     let sandbox = Sandbox::start(&url, &[]).await;
     sandbox.open_account("alice").await;
-    for round in 1..=rounds(40, 500) {
+    for round in 1..=rounds(20, 500) {
         let fault = if round % 2 == 0 { Fault::CutAfterCommitForwarded } else { Fault::DropCommitAcknowledgement };
         let (key, cuts) = (format!("round-{round}"), proxy.cuts());
         proxy.arm(fault);

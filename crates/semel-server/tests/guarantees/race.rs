@@ -57,7 +57,7 @@ async fn race(sandboxes: &[Sandbox]) {
     let first = &sandboxes[0];
     first.open_account("alice").await;
     let urls: Vec<String> = sandboxes.iter().map(|sandbox| sandbox.service.url("/charges")).collect();
-    for round in 1..=rounds(60, 1000) {
+    for round in 1..=rounds(30, 1000) {
         let key = format!("round-{round}");
         let answers = simultaneously(&first.client, &urls, &key, "demo-a1").await;
         let fresh: Vec<&Answer> = answers.iter().filter(|answer| answer.status == 201 && !answer.replayed).collect();

@@ -52,7 +52,7 @@ async fn stopped_under_load<S: Applying>(broker: Broker, by: Recognition) {
     // Some fail, so that there is something in hand at every stop.
     let mut load = Load::failing(&stage.producer, 5);
     let mut duplicates = 0.0;
-    for _ in 0..rounds(3, 50) {
+    for _ in 0..rounds(2, 50) {
         let mut consumer = plan.start().await;
         load.grows_by(60).await;
         duplicates += outcomes(&consumer, "duplicate").await;

@@ -60,7 +60,7 @@ async fn killed_at_any_moment<S: Applying>(broker: Broker, by: Recognition) {
     let mut dice = Dice::new(5);
     let plan = stage.consumer(by).on_source(stage.broker.source_url_of("one", AGAIN_AFTER));
     let mut consumer = plan.start().await;
-    for kill in 0..rounds(5, 200) {
+    for kill in 0..rounds(3, 200) {
         // One in four before it has applied anything, the others when it is at work.
         if kill % 4 > 0 {
             until("the consumer applies messages", async || outcomes(&consumer, "applied").await > 0.0).await;

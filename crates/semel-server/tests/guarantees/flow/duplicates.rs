@@ -37,7 +37,7 @@ async fn sent_again_and_again<S: Flowing>() {
     let faults = json!({ "cut_after": 4, "error_after": 4, "cut_before": 2, "slow": 5, "refuse": 4 });
     stage.outside.fail_at_random("charge", SEED, &faults).await;
     let shops = Arc::new([stage.start().await, stage.start().await]);
-    let orders = rounds(300, 5_000);
+    let orders = rounds(100, 5_000);
     let next = Arc::new(AtomicU32::new(0));
     let mut lines = JoinSet::new();
     for _ in 0..AT_ONCE {

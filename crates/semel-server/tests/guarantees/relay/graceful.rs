@@ -24,7 +24,7 @@ async fn stopped_under_load<S: Counting>() {
     // Nobody is to lose a lease on a busy machine.
     plan.lease_ms = 60_000;
     let mut load = Load::start(&stage.writer);
-    for _ in 0..rounds(4, 50) {
+    for _ in 0..rounds(2, 50) {
         let mut relay = plan.start().await;
         let reached = load.written();
         load.reaches(reached + 60).await;

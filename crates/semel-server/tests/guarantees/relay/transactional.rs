@@ -19,7 +19,7 @@ async fn relays_killed_at_any_moment_leave_a_reader_of_committed_records_no_dupl
     let mut load = Load::start(&stage.writer);
     let mut dice = Dice::new(3);
     let mut relay = stage.plan().start().await;
-    for kill in 0..rounds(10, 200) {
+    for kill in 0..rounds(6, 200) {
         // One in four while it takes its lanes, the others when it has begun to publish.
         if kill % 4 > 0 {
             until("the relay publishes", async || metric(&relay, PUBLISHED).await > 0.0).await;
