@@ -44,7 +44,7 @@ pub trait Contest: Send {
 impl Plan {
     /// How long one measurement lasts.
     pub fn measured(&self) -> Duration {
-        Duration::from_millis(self.milliseconds.unwrap_or(if self.quick { 400 } else { 1_100 }).max(100))
+        Duration::from_millis(self.milliseconds.unwrap_or(if self.quick { 400 } else { 750 }).max(100))
     }
 
     /// Those that are wanted.

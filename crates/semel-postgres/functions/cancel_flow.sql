@@ -1,12 +1,17 @@
 -- Asks for a flow to be undone, and writes down who wants it and why in the same commit. A worker that is at it sees
 -- that when it reads the journal again; a flow that nobody is at is due from now on. `standing` is where it stood, null
 -- if there is no such flow; `refusal` says why nothing was changed. With p_dry_run nothing is changed at all.
+-- p_epoch is that of semel.lock_flow.
 CREATE OR REPLACE FUNCTION semel.cancel_flow(
     p_execution uuid, p_actor text, p_reason text, p_dry_run boolean DEFAULT false,
+    p_epoch bigint DEFAULT NULL,
     OUT standing text, OUT refusal text)
 LANGUAGE plpgsql VOLATILE AS $$
 BEGIN
-    standing := semel.lock_flow(p_execution);
+    SELECT l.standing, l.refusal INTO standing, refusal FROM semel.lock_flow(p_execution, p_epoch) l;
+    IF refusal IS NOT NULL THEN
+        RETURN;
+    END IF;
     IF standing IN ('completed', 'failed') THEN
         refusal := 'it has ended; its reply is stored';
     ELSIF standing = 'held' THEN

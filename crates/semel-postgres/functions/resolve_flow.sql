@@ -6,10 +6,10 @@
 -- p_found 'failed'          it has failed, and p_result says why.
 --
 -- `standing` is where the flow stood, null if there is no such flow; `refusal` says why nothing was changed. With
--- p_dry_run nothing is changed at all.
+-- p_dry_run nothing is changed at all. p_epoch is that of semel.lock_flow.
 CREATE OR REPLACE FUNCTION semel.resolve_flow(
     p_execution uuid, p_step text, p_found text, p_result bytea, p_actor text, p_reason text,
-    p_dry_run boolean DEFAULT false,
+    p_dry_run boolean DEFAULT false, p_epoch bigint DEFAULT NULL,
     OUT standing text, OUT refusal text)
 LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
@@ -21,10 +21,13 @@ BEGIN
         RAISE EXCEPTION 'a call happened or failed with a result, or did_not_happen without one'
             USING ERRCODE = 'invalid_parameter_value';
     END IF;
-    standing := semel.lock_flow(p_execution);
+    SELECT l.standing, l.refusal INTO standing, refusal FROM semel.lock_flow(p_execution, p_epoch) l;
     SELECT string_agg(s.step, ', ' ORDER BY s.ordinal), bool_or(s.step = p_step) INTO v_doubtful, v_in_doubt
     FROM semel.flow_steps s
     WHERE s.execution = p_execution AND s.state = 'unknown';
+    IF refusal IS NOT NULL THEN
+        RETURN;
+    END IF;
     IF standing IN ('completed', 'failed') THEN
         refusal := 'it has ended; its reply is stored';
     ELSIF standing <> 'held' THEN
@@ -38,7 +41,8 @@ BEGIN
         RETURN;
     END IF;
     IF p_found = 'did_not_happen' THEN
-        UPDATE semel.flow_steps s SET state = 'pending', attempts = '', sent_at = NULL, attempted_at = NULL
+        UPDATE semel.flow_steps s SET state = 'pending', attempts = '', sent_at = NULL, attempted_at = NULL,
+                                      resolved_in = semel.incarnation_hash()
         WHERE s.execution = p_execution AND s.step = p_step;
     ELSE
         UPDATE semel.flow_steps s

@@ -30,6 +30,7 @@ BEGIN
         UPDATE semel.flow_steps s
         SET state = p_state, result = p_result, sealed_by = p_sealed_by, settled_at = v_now
         WHERE s.execution = p_execution AND s.step = p_step;
+        UPDATE semel.flows f SET failures = 0 WHERE f.execution = p_execution AND f.failures > 0;
     ELSIF v_step.state <> p_state THEN
         RAISE EXCEPTION 'step % is % already', p_step, v_step.state
             USING ERRCODE = 'object_not_in_prerequisite_state';

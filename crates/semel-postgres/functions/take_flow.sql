@@ -5,6 +5,9 @@
 -- Nobody left a flow that pauses, one that an operator let go on, or a staged job that nobody has begun. What is held
 -- is kept until somebody has found out what happened. A staged job begins with its first worker: however long it
 -- waited, its life is before it.
+--
+-- A worker that left it in the middle counts as a failure. After the fifth in a row the flow rests for a minute, and
+-- the epoch is null as well: it may be what its workers die of.
 CREATE OR REPLACE FUNCTION semel.take_flow(
     p_tenant text, p_operation text, p_key text, p_holder text, p_lease interval, p_retain interval, p_resume boolean,
     OUT execution uuid, OUT epoch bigint)
@@ -15,30 +18,45 @@ DECLARE
     v_flow record;
 BEGIN
     -- A later statement than the one that locked the key, so that it sees what the last worker committed.
-    SELECT k.execution, k.holder, k.holder = 'staged' AS is_new_job,
-           f.paused OR f.released OR k.holder = 'staged' AS marked,
-           p_resume OR f.paused OR f.released OR k.holder = 'staged' AS goes_on
+    SELECT k.execution, k.holder, k.holder = 'staged' AS is_new_job, f.failures + 1 AS failures,
+           NOT (f.paused OR f.released OR k.holder = 'staged') AS was_left, f.resting
     INTO STRICT v_flow
     FROM semel.keys k JOIN semel.flows f ON f.execution = k.execution
     WHERE k.tenant = p_tenant AND k.operation = p_operation AND k.key = p_key;
     execution := v_flow.execution;
-    IF v_flow.goes_on THEN
-        UPDATE semel.keys k
-        SET epoch = k.epoch + 1, holder = p_holder, lease_expires_at = v_now + p_lease, expires_at = v_now + p_retain
-        WHERE k.tenant = p_tenant AND k.operation = p_operation AND k.key = p_key
-        RETURNING k.epoch INTO epoch;
-        IF v_flow.marked THEN
-            UPDATE semel.flows f
-            SET paused = false, released = false,
-                begun_at = CASE WHEN v_flow.is_new_job THEN v_now ELSE f.begun_at END
-            WHERE f.execution = v_flow.execution;
-        END IF;
-    ELSE
+    IF (v_flow.was_left OR v_flow.resting) AND NOT p_resume THEN
         UPDATE semel.keys k
         SET state = 'unknown', expires_at = v_now + interval '100 years'
         WHERE k.tenant = p_tenant AND k.operation = p_operation AND k.key = p_key;
         UPDATE semel.flows f
         SET cause = format('abandoned by its worker (%s); the policy of this flow is to hold', v_flow.holder)
+        WHERE f.execution = v_flow.execution;
+        RETURN;
+    END IF;
+    IF v_flow.was_left AND v_flow.failures >= 5 THEN
+        -- The epoch rises, so that the last worker, if it is still about, cannot leave it in the middle a second time.
+        UPDATE semel.keys k
+        SET epoch = k.epoch + 1, lease_expires_at = v_now + interval '1 minute'
+        WHERE k.tenant = p_tenant AND k.operation = p_operation AND k.key = p_key;
+        UPDATE semel.flows f
+        SET paused = true, resting = true, failures = v_flow.failures,
+            cause = format('its worker (%s) was lost, which makes %s failures in a row: it rests for a minute',
+                           v_flow.holder, v_flow.failures)
+        WHERE f.execution = v_flow.execution;
+        RETURN;
+    END IF;
+    UPDATE semel.keys k
+    SET epoch = k.epoch + 1, holder = p_holder, lease_expires_at = v_now + p_lease, expires_at = v_now + p_retain
+    WHERE k.tenant = p_tenant AND k.operation = p_operation AND k.key = p_key
+    RETURNING k.epoch INTO epoch;
+    IF v_flow.was_left THEN
+        UPDATE semel.flows f
+        SET failures = v_flow.failures, cause = format('its worker (%s) was lost', v_flow.holder)
+        WHERE f.execution = v_flow.execution;
+    ELSE
+        UPDATE semel.flows f
+        SET paused = false, resting = false, released = false,
+            begun_at = CASE WHEN v_flow.is_new_job THEN v_now ELSE f.begun_at END
         WHERE f.execution = v_flow.execution;
     END IF;
 END

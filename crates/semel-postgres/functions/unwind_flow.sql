@@ -7,7 +7,7 @@ LANGUAGE plpgsql VOLATILE AS $$
 BEGIN
     PERFORM semel.require_durable_commit();
     PERFORM semel.fence(p_tenant, p_operation, p_key, p_execution, p_epoch, NULL);
-    UPDATE semel.flows f SET unwinding = p_failure, unwinding_sealed_by = p_sealed_by
+    UPDATE semel.flows f SET unwinding = p_failure, unwinding_sealed_by = p_sealed_by, failures = 0
     WHERE f.execution = p_execution AND f.unwinding IS NULL;
     RETURN p_epoch;
 END

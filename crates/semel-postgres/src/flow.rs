@@ -17,7 +17,8 @@ mod take;
 use std::time::Duration;
 
 use semel::flow::{
-    Attempt, Change, FlowFilter, FlowRecord, FlowShown, FlowStore, Journal, Kept, Pressure, Resolution, Settled, Start,
+    Attempt, Change, FlowFilter, FlowRecord, FlowShown, FlowStore, Journal, Kept, Pressure, Resolution, Seen, Settled,
+    Start,
 };
 use semel::intent::Fault;
 use semel::operator::Audit;
@@ -105,23 +106,23 @@ impl FlowStore for Postgres {
         operator::show(self, flow).await
     }
 
-    async fn retry_flow(&self, flow: Execution, audit: &Audit, dry_run: bool) -> Result<Change, Error> {
-        change::retry(self, flow, audit, dry_run).await
+    async fn retry_flow(&self, flow: impl Into<Seen> + Send, audit: &Audit, dry_run: bool) -> Result<Change, Error> {
+        change::retry(self, flow.into(), audit, dry_run).await
     }
 
     async fn resolve_flow(
         &self,
-        flow: Execution,
+        flow: impl Into<Seen> + Send,
         step: &str,
         resolution: &Resolution,
         audit: &Audit,
         dry_run: bool,
     ) -> Result<Change, Error> {
-        change::resolve(self, flow, step, resolution, audit, dry_run).await
+        change::resolve(self, flow.into(), step, resolution, audit, dry_run).await
     }
 
-    async fn cancel_flow(&self, flow: Execution, audit: &Audit, dry_run: bool) -> Result<Change, Error> {
-        change::cancel(self, flow, audit, dry_run).await
+    async fn cancel_flow(&self, flow: impl Into<Seen> + Send, audit: &Audit, dry_run: bool) -> Result<Change, Error> {
+        change::cancel(self, flow.into(), audit, dry_run).await
     }
 }
 

@@ -1,7 +1,10 @@
 //! The schema, in numbered steps.
 
+use std::collections::HashMap;
+
 use semel::Error;
 use sha2::{Digest, Sha256};
+use tokio_postgres::types::{ToSql, Type};
 
 use crate::error::classify;
 use crate::store::Postgres;
@@ -36,6 +39,7 @@ macro_rules! functions {
 const MIGRATIONS: &[Migration] = migrations![
     1 "0001_installation", 2 "0002_keys", 3 "0003_audit", 4 "0004_outbox", 5 "0005_tick_xid", 6 "0006_inbox",
     7 "0007_letters", 8 "0008_letter_ids", 9 "0009_slots", 10 "0010_key_bounds", 11 "0011_flows",
+    12 "0012_flow_lives", 13 "0013_functions",
 ];
 
 /// In the order of their dependencies.
@@ -146,6 +150,9 @@ const FUNCTIONS: &[(&str, &str)] = functions![
 
 const PROLOGUE: &str = include_str!("sql/prologue.sql");
 
+const KNOWN_FUNCTIONS: &str = include_str!("sql/known_functions.sql");
+const NOTE_FUNCTIONS: &str = include_str!("sql/note_functions.sql");
+
 /// Serialises migrations of several processes: "semel" in ASCII.
 const MIGRATION_LOCK: i64 = 0x0073_656d_656c;
 
@@ -154,7 +161,7 @@ pub fn migrations() -> &'static [Migration] {
     MIGRATIONS
 }
 
-/// The functions, by name, which are replaced whenever the schema is migrated. Run them after the steps.
+/// The functions, by name. Those that have changed are replaced when the schema is migrated. Run them after the steps.
 pub fn functions() -> &'static [(&'static str, &'static str)] {
     FUNCTIONS
 }
@@ -167,17 +174,25 @@ pub fn schema_sql() -> String {
         env!("CARGO_PKG_VERSION")
     );
     for Migration { version, name, sql } in MIGRATIONS {
-        let checksum: String = Sha256::digest(sql).iter().map(|byte| format!("{byte:02x}")).collect();
+        let checksum = hex(sql);
         script.push_str(&format!(
             "\n-- {name}\n{sql}\nINSERT INTO semel.migrations (version, name, checksum)\n\
              VALUES ({version}, '{name}', '\\x{checksum}');\n"
         ));
     }
     for (name, sql) in FUNCTIONS {
-        script.push_str(&format!("\n-- function semel.{name}\n{sql}"));
+        script.push_str(&format!(
+            "\n-- function semel.{name}\n{sql}INSERT INTO semel.functions VALUES ('{name}', '\\x{}');\n",
+            hex(sql)
+        ));
     }
     script.push_str("\nCOMMIT;\n");
     script
+}
+
+/// The checksum of a file, as SQL writes bytes.
+fn hex(sql: &str) -> String {
+    Sha256::digest(sql).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 pub(crate) async fn run(store: &Postgres) -> Result<Vec<String>, Error> {
@@ -218,7 +233,6 @@ async fn apply(connection: &deadpool_postgres::Object) -> Result<Vec<String>, Er
         }
         connection.batch_execute(migration.sql).await.map_err(classify)?;
         let record = "INSERT INTO semel.migrations (version, name, checksum) VALUES ($1, $2, $3)";
-        use tokio_postgres::types::Type;
         connection
             .execute_typed(
                 record,
@@ -228,11 +242,34 @@ async fn apply(connection: &deadpool_postgres::Object) -> Result<Vec<String>, Er
             .map_err(classify)?;
         names.push(migration.name.to_owned());
     }
-    for (_, sql) in FUNCTIONS {
-        connection.batch_execute(sql).await.map_err(classify)?;
-    }
+    replace_functions(connection).await?;
     connection.batch_execute("COMMIT").await.map_err(classify)?;
     Ok(names)
+}
+
+/// Makes the functions that are not as this program has them. Replacing them all would rewrite the catalog whenever a
+/// service starts.
+async fn replace_functions(connection: &deadpool_postgres::Object) -> Result<(), Error> {
+    let mut known: HashMap<String, Vec<u8>> = HashMap::new();
+    for row in connection.query_typed(KNOWN_FUNCTIONS, &[]).await.map_err(classify)? {
+        known.insert(row.try_get(0).map_err(classify)?, row.try_get(1).map_err(classify)?);
+    }
+    let (mut names, mut checksums, mut script) = (Vec::new(), Vec::new(), String::new());
+    for (name, sql) in FUNCTIONS {
+        let checksum = Sha256::digest(sql).to_vec();
+        if known.get(*name) != Some(&checksum) {
+            script.push_str(sql);
+            names.push(*name);
+            checksums.push(checksum);
+        }
+    }
+    if names.is_empty() {
+        return Ok(());
+    }
+    connection.batch_execute(&script).await.map_err(classify)?;
+    let parameters: [(&(dyn ToSql + Sync), Type); 2] = [(&names, Type::TEXT_ARRAY), (&checksums, Type::BYTEA_ARRAY)];
+    connection.execute_typed(NOTE_FUNCTIONS, &parameters).await.map_err(classify)?;
+    Ok(())
 }
 
 pub(crate) async fn check(store: &Postgres) -> Result<(), Error> {

@@ -35,8 +35,7 @@ impl<S: Setup> Harness for OnPostgres<S> {
     const OLD_SNAPSHOTS: bool = S::OLD_SNAPSHOTS;
 
     async fn create() -> OnPostgres<S> {
-        let database = TempDatabase::create().await;
-        Postgres::open(&database.url(), Options::default()).unwrap().migrate().await.unwrap();
+        let database = TempDatabase::with_schema(&semel_postgres::schema_sql()).await;
         let client = database.connect().await;
         client.batch_execute("CREATE TABLE effects (label text NOT NULL)").await.unwrap();
         let bouncer = S::POOLED.then(|| Bouncer::start(&database.url()).unwrap());

@@ -33,8 +33,7 @@ impl<S: Setup> Harness for OnPostgres<S> {
     type Store = Postgres;
 
     async fn create() -> OnPostgres<S> {
-        let database = TempDatabase::create().await;
-        Postgres::open(&database.url(), Options::default()).unwrap().migrate().await.unwrap();
+        let database = TempDatabase::with_schema(&semel_postgres::schema_sql()).await;
         database.connect().await.batch_execute("CREATE TABLE effects (label text NOT NULL)").await.unwrap();
         let bouncer = S::POOLED.then(|| Bouncer::start(&database.url()).unwrap());
         let url = bouncer.as_ref().map_or_else(|| database.url(), |bouncer| bouncer.url_for(database.name()));
@@ -95,7 +94,8 @@ impl<S: Setup> Harness for OnPostgres<S> {
             "UPDATE semel.keys SET created_at = created_at - make_interval(secs => $1),
                     expires_at = expires_at - make_interval(secs => $1),
                     lease_expires_at = lease_expires_at - make_interval(secs => $1)",
-            "UPDATE semel.flows SET begun_at = begun_at - make_interval(secs => $1)",
+            "UPDATE semel.flows SET begun_at = begun_at - make_interval(secs => $1),
+                    lives_from = lives_from - make_interval(secs => $1)",
             "UPDATE semel.flow_steps SET recorded_at = recorded_at - make_interval(secs => $1),
                     settled_at = settled_at - make_interval(secs => $1),
                     sent_at = sent_at - make_interval(secs => $1),
@@ -108,8 +108,9 @@ impl<S: Setup> Harness for OnPostgres<S> {
     }
 
     async fn reincarnate(&self) {
-        let another = "UPDATE semel.flows SET incarnation = incarnation # 1";
-        self.database.connect().await.execute(another, &[]).await.unwrap();
+        let client = self.database.connect().await;
+        client.execute("UPDATE semel.flows SET incarnation = incarnation # 1", &[]).await.unwrap();
+        client.execute("UPDATE semel.flow_steps SET resolved_in = resolved_in # 1", &[]).await.unwrap();
     }
 }
 

@@ -34,9 +34,8 @@ struct Shop {
 
 impl Shop {
     async fn open() -> Shop {
-        let database = TempDatabase::create().await;
+        let database = TempDatabase::with_schema(&semel_postgres::schema_sql()).await;
         let store = Postgres::open(&database.url(), Options::default()).unwrap();
-        store.migrate().await.unwrap();
         Shop { database, store }
     }
 

@@ -15,8 +15,7 @@ use semel_testkit::database::TempDatabase;
 const UPDATE: &str = "UPDATE accounts SET balance = balance + $1 WHERE id = $2";
 
 async fn database() -> TempDatabase {
-    let database = TempDatabase::create().await;
-    Postgres::open(&database.url(), Options::default()).unwrap().migrate().await.unwrap();
+    let database = TempDatabase::with_schema(&semel_postgres::schema_sql()).await;
     let tables = "CREATE TABLE effects (label text NOT NULL); CREATE TABLE accounts (id int PRIMARY KEY, balance int);
                   INSERT INTO accounts VALUES (1, 0)";
     database.connect().await.batch_execute(tables).await.unwrap();

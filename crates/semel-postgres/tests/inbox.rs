@@ -40,8 +40,7 @@ impl<S: Setup> Harness for OnPostgres<S> {
     const CONFLICTS: bool = S::CONFLICTS;
 
     async fn create() -> OnPostgres<S> {
-        let database = TempDatabase::create().await;
-        Postgres::open(&database.url(), Options::default()).unwrap().migrate().await.unwrap();
+        let database = TempDatabase::with_schema(&semel_postgres::schema_sql()).await;
         database.connect().await.batch_execute("CREATE TABLE effects (label text NOT NULL)").await.unwrap();
         let bouncer = S::POOLED.then(|| Bouncer::start(&database.url()).unwrap());
         let url = bouncer.as_ref().map_or_else(|| database.url(), |bouncer| bouncer.url_for(database.name()));

@@ -11,9 +11,8 @@ use semel_testkit::database::TempDatabase;
 use sqlx::{Connection, PgConnection};
 
 async fn shop() -> (TempDatabase, Semel<Postgres>, PgConnection, Consumer) {
-    let database = TempDatabase::create().await;
+    let database = TempDatabase::with_schema(&semel_postgres::schema_sql()).await;
     let store = Postgres::open(&database.url(), Options::default()).unwrap();
-    store.migrate().await.unwrap();
     database.connect().await.batch_execute("CREATE TABLE effects (label text NOT NULL)").await.unwrap();
     let connection = PgConnection::connect(&database.url()).await.unwrap();
     (database, Semel::new(store), connection, Consumer::new("receipts").unwrap())

@@ -10,9 +10,8 @@ use semel_testkit::database::TempDatabase;
 use tokio_postgres::Client;
 
 async fn database() -> (TempDatabase, Postgres, Client) {
-    let database = TempDatabase::create().await;
+    let database = TempDatabase::with_schema(&semel_postgres::schema_sql()).await;
     let store = Postgres::open(&database.url(), Options::default()).unwrap();
-    store.migrate().await.unwrap();
     let client = database.connect().await;
     client.batch_execute("CREATE TABLE effects (label text NOT NULL)").await.unwrap();
     (database, store, client)

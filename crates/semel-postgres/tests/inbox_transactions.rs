@@ -19,9 +19,8 @@ struct Lab {
 
 impl Lab {
     async fn open() -> Lab {
-        let database = TempDatabase::create().await;
+        let database = TempDatabase::with_schema(&semel_postgres::schema_sql()).await;
         let store = Postgres::open(&database.url(), Options::default()).unwrap();
-        store.migrate().await.unwrap();
         database.connect().await.batch_execute("CREATE TABLE effects (label text NOT NULL)").await.unwrap();
         let lab = Lab { database, store, consumer: Consumer::new("receipts").unwrap() };
         // Otherwise whoever comes second waits for the consumer's registration.

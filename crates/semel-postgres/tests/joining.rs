@@ -19,9 +19,8 @@ struct Shop {
 }
 
 async fn shop() -> Shop {
-    let database = TempDatabase::create().await;
+    let database = TempDatabase::with_schema(&semel_postgres::schema_sql()).await;
     let store = Postgres::open(&database.url(), Options::default()).unwrap();
-    store.migrate().await.unwrap();
     database.connect().await.batch_execute("CREATE TABLE effects (label text NOT NULL)").await.unwrap();
     let scope = Scope::new("tenant", "charge").unwrap();
     Shop { database, semel: Semel::new(store), scope, fingerprint: Fingerprint::of_bytes(b"x") }

@@ -91,8 +91,37 @@ async fn a_printed_schema_equals_a_migrated_one() {
     let client = printed.connect().await;
     client.batch_execute(&semel_postgres::schema_sql()).await.unwrap();
     assert_eq!(describe(&printed).await, describe(&migrated).await);
+    let (recorded, rows) = ("SELECT name, checksum FROM semel.functions ORDER BY name", migrated.connect().await);
+    let checksums = async |client: &tokio_postgres::Client| -> Vec<(String, Vec<u8>)> {
+        client.query(recorded, &[]).await.unwrap().iter().map(|row| (row.get(0), row.get(1))).collect()
+    };
+    assert_eq!(checksums(&client).await, checksums(&rows).await);
     Postgres::connect(&printed.url(), Options::default()).await.unwrap();
     assert!(!functions().is_empty());
+}
+
+/// A program that starts leaves functions alone that are as it has them, and makes those again that are not.
+#[tokio::test]
+async fn only_functions_that_differ_are_replaced() {
+    let database = TempDatabase::create().await;
+    let store = Postgres::open(&database.url(), Options::default()).unwrap();
+    store.migrate().await.unwrap();
+    let (client, made) = (database.connect().await, describe(&database).await);
+    let rows = "SELECT proname::text, xmin::text FROM pg_proc WHERE pronamespace = 'semel'::regnamespace ORDER BY 1";
+    let versions = async || -> Vec<(String, String)> {
+        let rows = client.query(rows, &[]).await.unwrap();
+        rows.iter().map(|row| (row.get(0), row.get(1))).collect()
+    };
+    let before = versions().await;
+    store.migrate().await.unwrap();
+    assert_eq!(versions().await, before);
+    let other = "DROP FUNCTION semel.lane; UPDATE semel.functions SET checksum = '' WHERE name = 'claim'";
+    client.batch_execute(other).await.unwrap();
+    store.migrate().await.unwrap();
+    let after = versions().await;
+    let replaced = after.iter().filter(|function| !before.contains(function)).map(|(name, _)| name.as_str());
+    assert_eq!(replaced.collect::<Vec<_>>(), ["claim", "lane"]);
+    assert_eq!(describe(&database).await, made);
 }
 
 #[tokio::test]

@@ -33,8 +33,7 @@ impl<S: Setup> Harness for OnPostgres<S> {
     type Store = Postgres;
 
     async fn create() -> OnPostgres<S> {
-        let database = TempDatabase::create().await;
-        Postgres::open(&database.url(), Options::default()).unwrap().migrate().await.unwrap();
+        let database = TempDatabase::with_schema(&semel_postgres::schema_sql()).await;
         let tables = "CREATE TABLE effects (label text NOT NULL);
                       CREATE TABLE counters (name text PRIMARY KEY, value bigint NOT NULL)";
         database.connect().await.batch_execute(tables).await.unwrap();

@@ -10,9 +10,8 @@ use semel_testkit::database::TempDatabase;
 const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/examples/charge.sql");
 
 async fn shop() -> (TempDatabase, Postgres) {
-    let database = TempDatabase::create().await;
+    let database = TempDatabase::with_schema(&semel_postgres::schema_sql()).await;
     let store = Postgres::open(&database.url(), Options::default()).unwrap();
-    store.migrate().await.unwrap();
     let table = "CREATE TABLE charges (id uuid PRIMARY KEY, tenant text NOT NULL, amount bigint NOT NULL)";
     database.connect().await.batch_execute(table).await.unwrap();
     (database, store)

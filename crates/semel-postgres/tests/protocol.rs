@@ -12,8 +12,7 @@ use semel_testkit::pgbouncer::Bouncer;
 use semel_testkit::proxy::{Fault, FaultProxy};
 
 async fn database() -> TempDatabase {
-    let database = TempDatabase::create().await;
-    Postgres::open(&database.url(), Options::default()).unwrap().migrate().await.unwrap();
+    let database = TempDatabase::with_schema(&semel_postgres::schema_sql()).await;
     let tables = "CREATE TABLE effects (label text NOT NULL); CREATE TABLE balances (id int PRIMARY KEY, amount int);
                   INSERT INTO balances VALUES (1, 0)";
     database.connect().await.batch_execute(tables).await.unwrap();

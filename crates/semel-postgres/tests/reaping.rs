@@ -23,9 +23,8 @@ async fn alone() -> MutexGuard<'static, ()> {
 }
 
 async fn database() -> (TempDatabase, Semel<Postgres>) {
-    let database = TempDatabase::create().await;
+    let database = TempDatabase::with_schema(&semel_postgres::schema_sql()).await;
     let store = Postgres::open(&database.url(), Options::default()).unwrap();
-    store.migrate().await.unwrap();
     (database, Semel::new(store))
 }
 

@@ -30,9 +30,8 @@ struct Lab {
 
 impl Lab {
     async fn open(options: Options) -> Lab {
-        let database = TempDatabase::create().await;
+        let database = TempDatabase::with_schema(&semel_postgres::schema_sql()).await;
         let store = Postgres::open(&database.url(), options).unwrap();
-        store.migrate().await.unwrap();
         database.connect().await.batch_execute("CREATE TABLE effects (label text NOT NULL)").await.unwrap();
         let (scope, key) = (Scope::new("tenänt", "charge").unwrap(), Key::random());
         let names = [scope.tenant().to_owned(), scope.operation().to_owned(), key.to_string()];

@@ -99,7 +99,7 @@ mod tests {
     }
 
     fn pressure(due: &[Due]) -> Pressure {
-        Pressure { unknown: 0, due: due.to_vec() }
+        Pressure { unknown: 0, held: 0, due: due.to_vec() }
     }
 
     #[test]

@@ -121,6 +121,12 @@ pub(crate) const METRICS: &[(&str, Kind, &[&str], &str)] = &[
         "Calls that may have happened and wait for somebody: `semel flows list --state held`; set by completers",
     ),
     (
+        "semel_flows_held",
+        Kind::Gauge,
+        &[],
+        "Flows that wait for somebody, because of such a call or for another reason; set by completers",
+    ),
+    (
         "semel_flows_due",
         Kind::Gauge,
         &["flow"],
@@ -264,6 +270,7 @@ pub(crate) fn start(operations: &[&'static str], consumers: &[String], flows: &[
 /// any more go to zero.
 pub(crate) fn flow_pressure(pressure: &Pressure, names: &mut BTreeSet<String>) {
     metrics::gauge!("semel_intents_unknown").set(float(pressure.unknown));
+    metrics::gauge!("semel_flows_held").set(float(pressure.held));
     names.extend(pressure.due.iter().map(|due| due.flow.clone()));
     for name in names.iter() {
         let count = pressure.due.iter().find(|due| due.flow == *name).map_or(0, |due| due.count);

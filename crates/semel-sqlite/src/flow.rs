@@ -18,7 +18,8 @@ mod take;
 use std::time::Duration;
 
 use semel::flow::{
-    Attempt, Change, FlowFilter, FlowRecord, FlowShown, FlowStore, Journal, Kept, Pressure, Resolution, Settled, Start,
+    Attempt, Change, FlowFilter, FlowRecord, FlowShown, FlowStore, Journal, Kept, Pressure, Resolution, Seen, Settled,
+    Start,
 };
 use semel::intent::Fault;
 use semel::operator::Audit;
@@ -102,23 +103,23 @@ impl FlowStore for Sqlite {
         self.find_flow(flow).await
     }
 
-    async fn retry_flow(&self, flow: Execution, audit: &Audit, dry_run: bool) -> Result<Change, Error> {
-        self.let_go_on(flow, audit, dry_run).await
+    async fn retry_flow(&self, flow: impl Into<Seen> + Send, audit: &Audit, dry_run: bool) -> Result<Change, Error> {
+        self.let_go_on(flow.into(), audit, dry_run).await
     }
 
     async fn resolve_flow(
         &self,
-        flow: Execution,
+        flow: impl Into<Seen> + Send,
         step: &str,
         resolution: &Resolution,
         audit: &Audit,
         dry_run: bool,
     ) -> Result<Change, Error> {
-        self.resolve_call(flow, step, resolution, audit, dry_run).await
+        self.resolve_call(flow.into(), step, resolution, audit, dry_run).await
     }
 
-    async fn cancel_flow(&self, flow: Execution, audit: &Audit, dry_run: bool) -> Result<Change, Error> {
-        self.ask_to_undo(flow, audit, dry_run).await
+    async fn cancel_flow(&self, flow: impl Into<Seen> + Send, audit: &Audit, dry_run: bool) -> Result<Change, Error> {
+        self.ask_to_undo(flow.into(), audit, dry_run).await
     }
 }
 

@@ -19,6 +19,7 @@ const MIGRATIONS: &[Migration] = &[
     Migration { version: 4, name: "0004_letters", sql: include_str!("../migrations/0004_letters.sql") },
     Migration { version: 5, name: "0005_letter_ids", sql: include_str!("../migrations/0005_letter_ids.sql") },
     Migration { version: 6, name: "0006_flows", sql: include_str!("../migrations/0006_flows.sql") },
+    Migration { version: 7, name: "0007_flow_lives", sql: include_str!("../migrations/0007_flow_lives.sql") },
 ];
 
 /// How long a migration waits for other processes that write to the file.

@@ -92,7 +92,10 @@ impl Harness for OnSqlite {
     }
 
     async fn reincarnate(&self) {
-        self.connection().execute("UPDATE semel_flows SET incarnation = 'another'", ()).unwrap();
+        let connection = self.connection();
+        connection.execute("UPDATE semel_flows SET incarnation = 'another'", ()).unwrap();
+        let resolved = "UPDATE semel_flow_steps SET resolved_in = 'another' WHERE resolved_in IS NOT NULL";
+        connection.execute(resolved, ()).unwrap();
     }
 }
 

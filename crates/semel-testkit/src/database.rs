@@ -1,7 +1,9 @@
 //! A database for one test, on a real server.
 
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
 use tokio_postgres::{Client, NoTls};
 
@@ -10,6 +12,12 @@ use crate::cluster::target_dir;
 
 /// The variable that names the server tests create their databases on.
 pub const SERVER_VARIABLE: &str = "SEMEL_TEST_POSTGRES_URL";
+
+/// How long a session may take to end.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Serialises the making of templates: "making" in ASCII.
+const MAKING: i64 = 0x6d61_6b69_6e67;
 
 /// A fresh, empty PostgreSQL database with a name of its own. Dropping it drops the database, with whatever sessions
 /// it still has; a test that panicked leaves it behind and prints its URL.
@@ -28,11 +36,30 @@ impl TempDatabase {
 
     /// Creates a database on the server that `url` leads to, such as a [`crate::cluster::Cluster`] of the test's own.
     pub async fn create_on(url: &str) -> TempDatabase {
+        // Nobody can be connected to template0, so parallel tests do not get in each other's way.
+        TempDatabase::copy(url, "template0").await
+    }
+
+    /// Creates a database with this schema of Semel, on the server of [`TempDatabase::create`].
+    ///
+    /// The script runs once per server: every database after that is copied from the first, which stays there as
+    /// `semel_template_…`. Copying takes as long as making an empty one; a schema of hundreds of functions takes many
+    /// times that.
+    pub async fn with_schema(script: &str) -> TempDatabase {
+        let server = server_url();
+        let template = template(&server, script).await;
+        let database = TempDatabase::copy(&server, &template).await;
+        // What counts from the beginning of the database counts from now.
+        let renew = "UPDATE semel.slots SET opened_at = clock_timestamp() WHERE opened_at IS NOT NULL";
+        database.connect().await.batch_execute(renew).await.unwrap();
+        database
+    }
+
+    async fn copy(url: &str, template: &str) -> TempDatabase {
         let server = PostgresUrl::parse(url).unwrap_or_else(|wrong| panic!("{wrong}: {url}"));
         let name = format!("semel_test_{}", uuid::Uuid::new_v4().simple());
         let admin = connect(&server.to_string()).await;
-        // Nobody can be connected to template0, so parallel tests do not get in each other's way.
-        admin.batch_execute(&format!("CREATE DATABASE {name} TEMPLATE template0")).await.unwrap();
+        admin.batch_execute(&format!("CREATE DATABASE {name} TEMPLATE {template}")).await.unwrap();
         TempDatabase { url: server.with_database(&name), server }
     }
 
@@ -88,6 +115,47 @@ impl Drop for TempDatabase {
             eprintln!("the test's database {} could not be dropped: {error}", self.url());
         }
     }
+}
+
+/// The name of the database in which the script has run. Whoever asks first makes it, and nobody can connect to it.
+async fn template(url: &str, script: &str) -> String {
+    let mut hasher = DefaultHasher::new();
+    script.hash(&mut hasher);
+    let (hash, server) = (hasher.finish(), PostgresUrl::parse(url).unwrap_or_else(|wrong| panic!("{wrong}: {url}")));
+    let (name, half) = (format!("semel_template_{hash:016x}"), format!("semel_half_{}", uuid::Uuid::new_v4().simple()));
+    let admin = connect(url).await;
+    // One maker at a time, of all test processes; the lock goes with this session.
+    admin.execute("SELECT pg_advisory_lock($1)", &[&MAKING]).await.unwrap();
+    let known = admin.query("SELECT FROM pg_database WHERE datname = $1", &[&name]).await.unwrap();
+    if known.is_empty() {
+        // What a maker left who was killed.
+        let halves =
+            admin.query("SELECT datname FROM pg_database WHERE datname LIKE 'semel\\_half\\_%'", &[]).await.unwrap();
+        for row in halves {
+            let drops = format!("DROP DATABASE {} WITH (FORCE)", row.get::<_, &str>(0));
+            admin.batch_execute(&drops).await.unwrap();
+        }
+        admin.batch_execute(&format!("CREATE DATABASE {half} TEMPLATE template0")).await.unwrap();
+        let (client, connection) =
+            tokio_postgres::connect(&server.with_database(&half).to_string(), NoTls).await.unwrap();
+        let session = tokio::spawn(connection);
+        client.batch_execute(script).await.unwrap();
+        drop(client);
+        // A database that somebody is connected to cannot be renamed; the server may see this session a moment longer.
+        let _ = session.await;
+        let (there, gives_up) = ("SELECT FROM pg_stat_activity WHERE datname = $1", Instant::now() + PATIENCE);
+        while !admin.query(there, &[&half]).await.unwrap().is_empty() {
+            assert!(Instant::now() < gives_up, "somebody is connected to {half}");
+        }
+        let finish = [
+            format!("ALTER DATABASE {half} ALLOW_CONNECTIONS false"),
+            format!("ALTER DATABASE {half} RENAME TO {name}"),
+        ];
+        for statement in finish {
+            admin.batch_execute(&statement).await.unwrap();
+        }
+    }
+    name
 }
 
 /// The server that tests use. Panics with the command to run if there is none.

@@ -142,7 +142,7 @@ pub use journal::{
     MAX_STEPS, Settled, Start, State, UNDO, attempts_of, letter_of,
 };
 pub use operator::{
-    Change, ChangeShown, Due, FlowFilter, FlowRecord, FlowShown, FlowState, Pressure, Resolution, StepShown,
+    Change, ChangeShown, Due, FlowFilter, FlowRecord, FlowShown, FlowState, Pressure, Resolution, Seen, StepShown,
 };
 pub use settings::Settings;
 pub use store::{Attempt, FlowStore};

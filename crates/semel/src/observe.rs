@@ -83,6 +83,7 @@ pub fn flow_ended(flow: &str, outcome: &'static str) {
 /// any more go to zero.
 pub fn flow_pressure(pressure: &Pressure, names: &mut BTreeSet<String>) {
     gauge("semel_intents_unknown", pressure.unknown);
+    gauge("semel_flows_held", pressure.held);
     names.extend(pressure.due.iter().map(|due| due.flow.clone()));
     for name in names.iter() {
         let count = pressure.due.iter().find(|due| due.flow == *name).map_or(0, |due| due.count);

@@ -109,6 +109,7 @@ fn fresh(lease: Lease, start: &Start) -> Journal {
         flow: start.flow.clone(),
         input: start.input.clone(),
         age: Duration::ZERO,
+        lived: Duration::ZERO,
         failures: 0,
         unwinding: None,
         cancelled: false,

@@ -1,37 +1,37 @@
 //! What operators may change of flows. Each change is one commit with its audit row, and is judged where it is made,
 //! under the lock of the key's row.
 
-use semel::flow::{Change, MAX_KEPT_BYTES, Resolution};
+use semel::Error;
+use semel::flow::{Change, MAX_KEPT_BYTES, Resolution, Seen};
 use semel::operator::Audit;
-use semel::{Error, Execution};
 
 use super::operator::{LISTED, one};
 use super::row::{self, get, unanswered};
 use crate::parameter::Parameter;
 use crate::store::Postgres;
 
-const LOCK: &str = "SELECT semel.lock_flow($1)";
-const RETRY: &str = "SELECT standing, refusal FROM semel.retry_flow($1, $2, $3, $4)";
-const RESOLVE: &str = "SELECT standing, refusal FROM semel.resolve_flow($1, $2, $3, $4, $5, $6, $7)";
-const CANCEL: &str = "SELECT standing, refusal FROM semel.cancel_flow($1, $2, $3, $4)";
+const LOCK: &str = "SELECT standing FROM semel.lock_flow($1)";
+const RETRY: &str = "SELECT standing, refusal FROM semel.retry_flow($1, $2, $3, $4, $5)";
+const RESOLVE: &str = "SELECT standing, refusal FROM semel.resolve_flow($1, $2, $3, $4, $5, $6, $7, $8)";
+const CANCEL: &str = "SELECT standing, refusal FROM semel.cancel_flow($1, $2, $3, $4, $5)";
 
 /// The most bytes that an audit row has of who changed something and why, and a failure of its reason (I12).
 const MAX_ACTOR_BYTES: usize = 255;
 const MAX_REASON_BYTES: usize = 1024;
 
-pub(super) async fn retry(store: &Postgres, flow: Execution, audit: &Audit, dry_run: bool) -> Result<Change, Error> {
+pub(super) async fn retry(store: &Postgres, flow: Seen, audit: &Audit, dry_run: bool) -> Result<Change, Error> {
     check_audit(audit)?;
-    change(store, flow, RETRY, &[&audit.actor.as_str(), &audit.reason.as_str(), &dry_run]).await
+    change(store, flow, RETRY, &[&audit.actor.as_str(), &audit.reason.as_str(), &dry_run, &flow.epoch]).await
 }
 
-pub(super) async fn cancel(store: &Postgres, flow: Execution, audit: &Audit, dry_run: bool) -> Result<Change, Error> {
+pub(super) async fn cancel(store: &Postgres, flow: Seen, audit: &Audit, dry_run: bool) -> Result<Change, Error> {
     check_audit(audit)?;
-    change(store, flow, CANCEL, &[&audit.actor.as_str(), &audit.reason.as_str(), &dry_run]).await
+    change(store, flow, CANCEL, &[&audit.actor.as_str(), &audit.reason.as_str(), &dry_run, &flow.epoch]).await
 }
 
 pub(super) async fn resolve(
     store: &Postgres,
-    flow: Execution,
+    flow: Seen,
     step: &str,
     resolution: &Resolution,
     audit: &Audit,
@@ -44,13 +44,13 @@ pub(super) async fn resolve(
         Resolution::Failed(reason) => ("failed", Some(failure(step, reason)?)),
     };
     let (actor, reason) = (audit.actor.as_str(), audit.reason.as_str());
-    change(store, flow, RESOLVE, &[&step, &found, &result, &actor, &reason, &dry_run]).await
+    change(store, flow, RESOLVE, &[&step, &found, &result, &actor, &reason, &dry_run, &flow.epoch]).await
 }
 
 /// Locks the flow, reads it as it is before, and changes it, in one transaction and one round trip. A connection that
 /// breaks meanwhile leaves it in doubt whether the change was made: [`Error::Ambiguous`].
-async fn change(store: &Postgres, flow: Execution, sql: &str, own: &[&dyn Parameter]) -> Result<Change, Error> {
-    let execution = flow.as_uuid();
+async fn change(store: &Postgres, flow: Seen, sql: &str, own: &[&dyn Parameter]) -> Result<Change, Error> {
+    let execution = flow.execution.as_uuid();
     let named: [&dyn Parameter; 1] = [&execution];
     let params: Vec<&dyn Parameter> = named.into_iter().chain(own.iter().copied()).collect();
     let statements = [(LOCK, named.to_vec()), (LISTED, one(&execution)), (sql, params)];

@@ -40,6 +40,7 @@ fn journal(row: &Row, lease: Lease) -> Result<Journal, Error> {
         flow: get(row, "flow")?,
         input: kept(row, "kept", "kept_sealed_by")?.ok_or_else(|| unreadable("input"))?,
         age: millis(row, "age_ms")?,
+        lived: millis(row, "lived_ms")?,
         failures: get::<i32>(row, "failures")?.unsigned_abs(),
         unwinding: kept(row, "unwinding", "unwinding_sealed_by")?,
         cancelled: get(row, "cancelled")?,

@@ -71,6 +71,7 @@ pub(super) async fn pressure(store: &Postgres) -> Result<Pressure, Error> {
     let mut pressure = Pressure::default();
     for row in &store.query(PRESSURE, &[]).await? {
         pressure.unknown = count(row, "unknown")?;
+        pressure.held = count(row, "held")?;
         if let Some(flow) = get(row, "flow")? {
             pressure.due.push(Due { flow, count: count(row, "flows")?, oldest: millis(row, "oldest_ms")? });
         }

@@ -51,6 +51,7 @@ pub(super) fn entry(row: &Row, step: String) -> Result<Entry, Error> {
         state: State::parse(get(row, "state")?).ok_or_else(|| unreadable("state of a step"))?,
         result: kept(row, "kept", "kept_sealed_by")?,
         intent: intent(row)?,
+        restored: get(row, "restored")?,
     })
 }
 

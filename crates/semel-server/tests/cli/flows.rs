@@ -270,7 +270,7 @@ async fn a_flow_of_another_epoch_than_was_seen_is_left_alone(home: Home) {
     for (command, past) in changes {
         for consent in ["--yes", "--dry-run"] {
             let stderr = change(&home, &[command, &["--epoch", "7", consent]].concat()).failed_with(4);
-            assert!(stderr.contains("has gone on since it was shown"), "{stderr}");
+            assert!(stderr.contains("has changed hands since it was seen"), "{stderr}");
         }
         assert_eq!(shown(&home, &["show", command[1]])["changes"], json!([]));
         let epoch = shown(&home, &["show", command[1]])["epoch"].to_string();

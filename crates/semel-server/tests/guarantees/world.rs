@@ -25,7 +25,7 @@ pub(crate) enum Database {
 
 impl Database {
     pub(crate) async fn postgres() -> Database {
-        Database::Postgres(TempDatabase::create().await)
+        Database::Postgres(TempDatabase::with_schema(&semel_postgres::schema_sql()).await)
     }
 
     pub(crate) fn sqlite() -> Database {

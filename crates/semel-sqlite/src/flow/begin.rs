@@ -7,7 +7,7 @@ use semel::{Ask, Claim, Error, Execution, Lease, LeaseTerms};
 
 use super::no_flow;
 use super::row::{execute, query_opt};
-use super::take::{check_worker, take_over};
+use super::take::{REST, Taken, check_worker, take_over};
 use crate::key::Fence;
 use crate::lease::insert;
 use crate::probe::Standing;
@@ -52,8 +52,9 @@ impl Sqlite {
                 }
                 Standing::Lapsed { execution, epoch, .. } => {
                     match take_over(connection, ask, terms, (execution, epoch), now_ms)? {
-                        Some(journal) => Claim::Resume(journal),
-                        None => Claim::Unknown,
+                        Taken::Given(journal) => Claim::Resume(*journal),
+                        Taken::Held => Claim::Unknown,
+                        Taken::Resting => Claim::InFlight { retry_after: REST },
                     }
                 }
                 Standing::Done(stored) => Claim::Replay(stored),
@@ -105,6 +106,7 @@ fn fresh(lease: Lease, start: &Start) -> Journal {
         flow: start.flow.clone(),
         input: start.input.clone(),
         age: std::time::Duration::ZERO,
+        lived: std::time::Duration::ZERO,
         failures: 0,
         unwinding: None,
         cancelled: false,

@@ -2,7 +2,7 @@
 //! the writer.
 
 use rusqlite::Connection;
-use semel::flow::{Change, FlowRecord, FlowState, Kind, MAX_KEPT_BYTES, Resolution, State};
+use semel::flow::{Change, FlowRecord, FlowState, Kind, MAX_KEPT_BYTES, Resolution, Seen, State};
 use semel::operator::Audit;
 use semel::{Error, Execution};
 
@@ -24,7 +24,8 @@ const AUDIT: &str = include_str!("../sql/audit.sql");
 type Refusal = Option<String>;
 
 impl Sqlite {
-    pub(super) async fn let_go_on(&self, run: Execution, audit: &Audit, dry_run: bool) -> Result<Change, Error> {
+    pub(super) async fn let_go_on(&self, seen: Seen, audit: &Audit, dry_run: bool) -> Result<Change, Error> {
+        let run = seen.execution;
         let judge = |connection: &Connection, flow: &FlowRecord| {
             Ok(match flow.state {
                 FlowState::Paused | FlowState::Due => None,
@@ -33,19 +34,20 @@ impl Sqlite {
                 FlowState::Completed | FlowState::Failed => Some(ended()),
             })
         };
-        self.change_flow(run, "flow_retried", audit, dry_run, judge, release).await
+        self.change_flow(seen, "flow_retried", audit, dry_run, judge, release).await
     }
 
     /// The flow goes on once no other call of it is in doubt.
     pub(super) async fn resolve_call(
         &self,
-        run: Execution,
+        seen: Seen,
         step: &str,
         resolution: &Resolution,
         audit: &Audit,
         dry_run: bool,
     ) -> Result<Change, Error> {
         check_resolution(resolution)?;
+        let run = seen.execution;
         let judge = |connection: &Connection, flow: &FlowRecord| {
             if flow.state != FlowState::Held {
                 return Ok(Some("only a step that a flow is held for can be resolved".to_owned()));
@@ -63,11 +65,12 @@ impl Sqlite {
             settle(connection, run, step, resolution, now_ms)?;
             if unknown_step(connection, run)?.is_none() { release(connection, flow, now_ms) } else { Ok(()) }
         };
-        self.change_flow(run, "flow_resolved", audit, dry_run, judge, make).await
+        self.change_flow(seen, "flow_resolved", audit, dry_run, judge, make).await
     }
 
     /// A worker that runs learns of it when it reads the journal; nobody is fenced.
-    pub(super) async fn ask_to_undo(&self, run: Execution, audit: &Audit, dry_run: bool) -> Result<Change, Error> {
+    pub(super) async fn ask_to_undo(&self, seen: Seen, audit: &Audit, dry_run: bool) -> Result<Change, Error> {
+        let run = seen.execution;
         let judge = |connection: &Connection, flow: &FlowRecord| {
             Ok(match flow.state {
                 FlowState::Running | FlowState::Paused | FlowState::Due => None,
@@ -82,13 +85,13 @@ impl Sqlite {
             execute(connection, CANCEL_FLOW, (run.as_uuid().as_bytes(),))?;
             if flow.state == FlowState::Running { Ok(()) } else { release(connection, flow, now_ms) }
         };
-        self.change_flow(run, "flow_cancelled", audit, dry_run, judge, make).await
+        self.change_flow(seen, "flow_cancelled", audit, dry_run, judge, make).await
     }
 
     /// Makes a change unless it is refused, and tells how the flow was before. Clients that wait for it look again.
     async fn change_flow(
         &self,
-        run: Execution,
+        seen: Seen,
         action: &str,
         audit: &Audit,
         dry_run: bool,
@@ -96,9 +99,13 @@ impl Sqlite {
         make: impl Fn(&Connection, &FlowRecord, i64) -> Result<(), Error> + Send + Sync,
     ) -> Result<Change, Error> {
         check_audit(audit)?;
+        let run = seen.execution;
         let now_ms = self.now_ms();
         let judged = |connection: &Connection| {
             let Some(flow) = find(connection, run, now_ms)? else { return Ok(Change::NotFound) };
+            if let Some(epoch) = seen.epoch.filter(|epoch| *epoch != flow.epoch) {
+                return Ok(Change::Refused(flow.state, changed_hands(flow.epoch, epoch)));
+            }
             Ok(match judge(connection, &flow)? {
                 Some(instead) => Change::Refused(flow.state, instead),
                 None => Change::Made(Box::new(flow)),
@@ -126,7 +133,7 @@ impl Sqlite {
 fn release(connection: &Connection, flow: &FlowRecord, now_ms: i64) -> Result<(), Error> {
     let (run, key) = (flow.execution.as_uuid(), flow.key.as_str());
     execute(connection, MAKE_DUE, (flow.scope.tenant(), flow.scope.operation(), key, run.as_bytes(), now_ms))?;
-    execute(connection, RELEASE_FLOW, (run.as_bytes(),)).map(drop)
+    execute(connection, RELEASE_FLOW, (run.as_bytes(), now_ms)).map(drop)
 }
 
 fn settle(
@@ -171,6 +178,10 @@ fn check_resolution(resolution: &Resolution) -> Result<(), Error> {
 /// The first call of a flow that is in doubt.
 fn unknown_step(connection: &Connection, run: Execution) -> Result<Option<String>, Error> {
     query_opt(connection, UNKNOWN_STEP, (run.as_uuid().as_bytes(),), |row| row.get(0))
+}
+
+fn changed_hands(epoch: i64, seen: i64) -> String {
+    format!("it has changed hands since it was seen: its epoch is {epoch}, not {seen}; look at it again")
 }
 
 fn ended() -> String {

@@ -19,10 +19,12 @@ const ENTRIES: &str = include_str!("../sql/flow/entries.sql");
 pub(super) struct Head {
     flow: String,
     age: Duration,
-    failures: u32,
+    lived: Duration,
+    pub(super) failures: u32,
     cancelled: bool,
     released: bool,
     paused: bool,
+    resting: bool,
     restored: bool,
     input: Kept,
     unwinding: Option<Kept>,
@@ -40,6 +42,7 @@ impl Head {
         Ok(Head {
             flow: row.get(0)?,
             age: since(row.get(1)?, now_ms),
+            lived: since(row.get(12)?, now_ms),
             failures: row.get(2)?,
             cancelled: row.get(3)?,
             released: row.get(4)?,
@@ -48,6 +51,7 @@ impl Head {
             input: kept(row, 7)?.ok_or(rusqlite::Error::InvalidQuery)?,
             unwinding: kept(row, 9)?,
             holder: row.get(11)?,
+            resting: row.get(13)?,
         })
     }
 
@@ -55,6 +59,11 @@ impl Head {
     /// which nobody has begun, waits for a worker and has not lost one.
     pub(super) fn is_abandoned(&self) -> bool {
         !self.paused && !self.released && !self.is_new_job()
+    }
+
+    /// Whether nobody ended its last run, however long ago that was: it was abandoned, or rests since.
+    pub(super) fn was_left(&self) -> bool {
+        self.is_abandoned() || self.resting
     }
 
     /// Whether it is a job that nobody has begun.
@@ -65,6 +74,7 @@ impl Head {
     /// Its life begins now.
     pub(super) fn begin(&mut self) {
         self.age = Duration::ZERO;
+        self.lived = Duration::ZERO;
     }
 
     /// Reads the steps to it, in the order in which they were first recorded.
@@ -77,6 +87,7 @@ impl Head {
             flow: self.flow,
             input: self.input,
             age: self.age,
+            lived: self.lived,
             failures: self.failures,
             unwinding: self.unwinding,
             cancelled: self.cancelled,

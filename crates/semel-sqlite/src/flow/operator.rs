@@ -10,6 +10,7 @@ use crate::store::Sqlite;
 
 const PRESSURE: &str = include_str!("../sql/flow/pressure.sql");
 const UNKNOWN_CALLS: &str = include_str!("../sql/flow/unknown_calls.sql");
+const HELD_FLOWS: &str = include_str!("../sql/flow/held_flows.sql");
 const LIST_FLOWS: &str = include_str!("../sql/flow/list_flows.sql");
 const SHOW_FLOW: &str = include_str!("../sql/flow/show_flow.sql");
 const SHOW_STEPS: &str = include_str!("../sql/flow/show_steps.sql");
@@ -23,6 +24,7 @@ impl Sqlite {
         let now_ms = self.now_ms();
         self.read_aside(move |connection| {
             let unknown = query_opt(connection, UNKNOWN_CALLS, (), |row| row.get::<_, i64>(0))?;
+            let held = query_opt(connection, HELD_FLOWS, (), |row| row.get::<_, i64>(0))?;
             let due = query_all(connection, PRESSURE, (now_ms,), |row| {
                 Ok(Due {
                     flow: row.get(0)?,
@@ -30,7 +32,8 @@ impl Sqlite {
                     oldest: since(row.get(2)?, now_ms),
                 })
             })?;
-            Ok(Pressure { unknown: unknown.unwrap_or(0).unsigned_abs(), due })
+            let counted = |found: Option<i64>| found.unwrap_or(0).unsigned_abs();
+            Ok(Pressure { unknown: counted(unknown), held: counted(held), due })
         })
         .await
     }
@@ -77,9 +80,9 @@ fn step(row: &Row<'_>, now_ms: i64) -> rusqlite::Result<StepShown> {
     let (_, entry) = entry(row, now_ms)?;
     Ok(StepShown {
         entry,
-        result_bytes: row.get::<_, i64>(12)?.unsigned_abs(),
-        recorded_at_ms: row.get(13)?,
-        settled_at_ms: row.get(14)?,
+        result_bytes: row.get::<_, i64>(13)?.unsigned_abs(),
+        recorded_at_ms: row.get(14)?,
+        settled_at_ms: row.get(15)?,
     })
 }
 

@@ -23,7 +23,7 @@ pub(super) fn kept(row: &Row<'_>, sealed_by: usize) -> rusqlite::Result<Option<K
     Ok(Some(Kept { bytes: Bytes::from(bytes), sealed_by: row.get(sealed_by)? }))
 }
 
-/// The first twelve columns of a step, and its ordinal.
+/// The first thirteen columns of a step, and its ordinal.
 pub(super) fn entry(row: &Row<'_>, now_ms: i64) -> rusqlite::Result<(u32, Entry)> {
     let entry = Entry {
         step: row.get(1)?,
@@ -31,6 +31,7 @@ pub(super) fn entry(row: &Row<'_>, now_ms: i64) -> rusqlite::Result<(u32, Entry)
         state: State::parse(row.get_ref(3)?.as_str()?).ok_or(rusqlite::Error::InvalidQuery)?,
         result: kept(row, 10)?,
         intent: intent(row, now_ms)?,
+        restored: row.get(12)?,
     };
     Ok((row.get(0)?, entry))
 }

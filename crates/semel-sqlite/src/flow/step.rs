@@ -17,6 +17,7 @@ const SETTLE_CALL: &str = include_str!("../sql/flow/settle_call.sql");
 const INTEND_CALL: &str = include_str!("../sql/flow/intend_call.sql");
 const COUNT_ATTEMPT: &str = include_str!("../sql/flow/count_attempt.sql");
 const COUNT_AGAIN: &str = include_str!("../sql/flow/count_again.sql");
+const GET_ON: &str = include_str!("../sql/flow/get_on.sql");
 const END_ATTEMPT: &str = include_str!("../sql/flow/end_attempt.sql");
 
 /// Where a recorded step stands.
@@ -95,7 +96,8 @@ fn settle(connection: &Connection, run: Execution, settled: &Settled, now_ms: i6
         Some(Recorded { kind: Kind::Call, state: State::Pending, .. }) => {
             let (result, state) = (&settled.result, settled.state.as_str());
             let row = (run.as_uuid().into_bytes(), &settled.step, state, now_ms, &result.sealed_by, &result.bytes[..]);
-            execute(connection, SETTLE_CALL, row).map(drop)
+            execute(connection, SETTLE_CALL, row)?;
+            get_on(connection, run)
         }
         Some(found) => Err(refused(&settled.step, &format!("it is {} already", found.state.as_str()))),
     }
@@ -114,10 +116,15 @@ fn insert(connection: &Connection, run: Execution, settled: &Settled, now_ms: i6
         &result.bytes[..],
     ));
     match inserted {
-        Ok(_) => Ok(()),
+        Ok(_) => get_on(connection, run),
         Err(error) if violates_unique(&error) => Err(Error::Raced),
         Err(error) => Err(classify(error)),
     }
+}
+
+/// The first record of a step, or its end, is progress: what failed before does not count any more.
+fn get_on(connection: &Connection, run: Execution) -> Result<(), Error> {
+    execute(connection, GET_ON, (run.as_uuid().as_bytes(),)).map(drop)
 }
 
 /// The last attempt moves to now if it is counted again, because the call leaves after this answer; one whose
@@ -126,7 +133,10 @@ fn count(connection: &Connection, run: Execution, attempt: &Attempt<'_>, now_ms:
     let Attempt { step, provider, key, number, opened } = *attempt;
     let row = (run.as_uuid().into_bytes(), step, provider, key, now_ms.saturating_sub(millis(opened)), now_ms);
     match Recorded::find(connection, run, step)? {
-        None if number == 1 => execute(connection, INTEND_CALL, row).map(drop),
+        None if number == 1 => {
+            execute(connection, INTEND_CALL, row)?;
+            get_on(connection, run)
+        }
         Some(found) if found.kind != Kind::Call => Err(refused(step, "it is recorded as another kind")),
         Some(found) if found.attempts >= number => {
             execute(connection, COUNT_AGAIN, (run.as_uuid().as_bytes(), step, number, now_ms)).map(drop)

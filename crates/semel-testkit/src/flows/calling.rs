@@ -249,6 +249,23 @@ pub async fn a_restored_database_does_not_send_blindly<H: Harness>() {
     }
 }
 
+/// What a person found out is about the calls that they knew of. Restored to a time before the next attempt was
+/// counted, the rows say the same, and the call may have been made: they are asked once more.
+pub async fn a_call_that_did_not_happen_is_not_sent_blindly_after_a_restore<H: Harness>() {
+    let (shop, key) = (Shop::<H>::open_in(World::calling(psp(Keys::None))).await, Key::random());
+    shop.dies_at("before charge", order::<H>, &key).await;
+    is_held(&shop, &key, "charge").await;
+    resolves(&shop, &key, "charge", &Resolution::DidNotHappen).await;
+    shop.lab.harness.reincarnate().await;
+    is_held(&shop, &key, "charge").await;
+    assert_eq!(shop.world.remote.requested("charge"), Vec::<String>::new());
+    // In this history it is known that nothing was sent; that holds for what comes after, too.
+    resolves(&shop, &key, "charge", &Resolution::DidNotHappen).await;
+    shop.world.remote.trouble("charge", &[Trouble::Busy]);
+    assert_eq!(shop.answers(order::<H>, &key).await.reply().status(), 201);
+    assert_eq!((shop.world.remote.requested("charge").len(), shop.world.remote.done("charge").len()), (2, 1));
+}
+
 /// Only whom the definition declares is called: nobody has checked the others.
 pub async fn a_provider_that_is_not_declared_is_not_called<H: Harness>() {
     fn undeclared<H: Harness>(world: &World) -> Definition<H::Store> {

@@ -2,17 +2,19 @@
 
 use std::time::{Duration, Instant, SystemTime};
 
-use semel::flow::{self, Change, Definition, FlowState, FlowStore, Settings};
+use semel::flow::{self, Change, Definition, FlowState, FlowStore, Resolution, Settings};
 use semel::once::Error as OnceError;
+use semel::provider::Keys;
 use semel::{Flow, Key, OnExpiry, Reply};
 
+use super::calling::resolves;
 use super::harness::Harness;
 use super::lab::{FLOW, audit};
 use super::remote::Charge;
 use super::resuming::order;
 use super::shop::{ORDER, Shop, build, settings};
 use super::undoing::shipped;
-use super::world::{Order, World, adds, finishes, removes};
+use super::world::{Order, World, adds, finishes, psp, removes};
 use crate::poll::until_some;
 
 const HOUR: Duration = Duration::from_secs(60 * 60);
@@ -106,6 +108,22 @@ pub async fn a_flow_whose_life_is_over_is_undone<H: Harness>() {
     answers(&shop, &key, "flow-expired").await;
     assert_eq!(shop.world.remote.deeds(), ["charge", "refund"]);
     assert_eq!(shop.added("undo reserve", &key).await, 1);
+}
+
+/// Whoever lets a held flow go on wants it done, not undone, however long it took them.
+pub async fn a_flow_that_was_held_for_longer_than_it_may_live_goes_on<H: Harness>() {
+    fn short_lived<H: Harness>(world: &World) -> Definition<H::Store> {
+        order::<H>(world).lives_for(HOUR)
+    }
+    let (shop, key) = (Shop::<H>::open_in(World::calling(psp(Keys::None))).await, Key::random());
+    shop.dies_at("after charge", short_lived::<H>, &key).await;
+    shop.is_unknown(short_lived::<H>, &key).await;
+    shop.lab.harness.age(2 * HOUR).await;
+    resolves(&shop, &key, "charge", &Resolution::Happened(br#"{"id":77}"#.to_vec().into())).await;
+    shop.lab.harness.age(HOUR / 2).await;
+    shop.completes(short_lived::<H>, &key).await;
+    assert_eq!(shop.answers(short_lived::<H>, &key).await.reply().status(), 201);
+    assert_eq!(shop.added("finish", &key).await, 1);
 }
 
 /// No pause outlasts the life of its flow.

@@ -62,6 +62,7 @@ macro_rules! flow_conformance_tests {
                 a_result_that_is_found_and_cannot_be_read_is_held,
                 a_long_pause_leaves_the_flow_to_whoever_comes_after_it,
                 a_restored_database_does_not_send_blindly,
+                a_call_that_did_not_happen_is_not_sent_blindly_after_a_restore,
                 a_provider_that_is_not_declared_is_not_called,
             }
             enduring {
@@ -95,6 +96,7 @@ macro_rules! flow_conformance_tests {
                 a_long_pause_ends_when_it_was_to_end,
                 a_cancelled_flow_is_undone_and_answers_so,
                 a_flow_whose_life_is_over_is_undone,
+                a_flow_that_was_held_for_longer_than_it_may_live_goes_on,
                 a_pause_ends_with_the_life_of_its_flow,
                 a_flow_that_is_not_to_be_resumed_waits_for_an_operator,
             }
@@ -143,6 +145,8 @@ macro_rules! flow_conformance_tests {
                 an_abandoned_flow_whose_policy_is_to_hold_is_held,
                 no_worker_is_called_as_jobs_are,
                 a_policy_of_holding_lets_what_nobody_left_go_on,
+                a_flow_that_loses_five_workers_in_a_row_rests,
+                whatever_a_worker_records_ends_the_failures_before_it,
                 a_flow_of_a_restored_database_is_told_as_such,
             }
             recording {
@@ -189,6 +193,7 @@ macro_rules! flow_conformance_tests {
                 a_call_that_is_resolved_as_failed_has_failed,
                 a_flow_goes_on_when_its_last_doubt_is_resolved,
                 a_resolution_of_what_is_not_in_doubt_is_refused,
+                a_change_is_for_the_flow_as_it_was_seen,
                 a_cancelled_flow_is_told_to_be_undone,
                 a_cancellation_is_refused_where_it_could_not_be_kept,
                 a_change_that_cannot_be_written_down_is_refused,

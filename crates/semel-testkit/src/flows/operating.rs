@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use semel::flow::{Change, FlowFilter, FlowRecord, FlowState, FlowStore, Journal, Kind, Resolution, State};
+use semel::flow::{Change, FlowFilter, FlowRecord, FlowState, FlowStore, Journal, Kind, Resolution, Seen, State};
 use semel::intent::Fault;
 use semel::operator::Audit;
 use semel::{Ask, Claim, Error, Execution, Key, Lease, Scope, Store};
@@ -101,8 +101,10 @@ pub async fn a_flow_that_is_held_by_its_policy_can_be_retried<H: Harness>() {
     let late = lab.begins().await;
     lab.abandons().await;
     assert_eq!(lab.store().take_flows(FLOW, &holding_terms(), 10).await.unwrap(), Vec::new());
+    let pressure = lab.store().flow_pressure().await.unwrap();
+    assert_eq!((pressure.unknown, pressure.held), (0, 1), "somebody has to see it");
     let before = made(lab.store().retry_flow(late.lease.execution, &audit("it did nothing"), false).await);
-    assert_eq!(before.state, FlowState::Held);
+    assert_eq!((before.state, lab.store().flow_pressure().await.unwrap().held), (FlowState::Held, 0));
     assert_eq!(lab.shows(&late.lease).await.record.state, FlowState::Due);
     assert!(matches!(lab.commits(&late.lease, "reserve", "late").await, Err(Error::Fenced)));
     let taken = lab.takes_one(FLOW).await;
@@ -255,6 +257,34 @@ pub async fn a_resolution_of_what_is_not_in_doubt_is_refused<H: Harness>() {
         assert_eq!(lab.shows(&journal.lease).await.record.state, expected);
     }
     assert_eq!(lab.harness.audits("guessed").await, 0);
+}
+
+/// What an operator decides is about the flow as they saw it. One that has gone on since may have called again.
+pub async fn a_change_is_for_the_flow_as_it_was_seen<H: Harness>() {
+    let lab = Lab::<H>::open().await;
+    let (held, paused) = (lab.begins().await, lab.begins().await);
+    lab.holds(&held.lease, "charge").await;
+    lab.store().park_flow(&paused.lease, Duration::from_secs(600), None).await.unwrap();
+    let seen = |journal: &Journal, epoch| Seen { execution: journal.lease.execution, epoch: Some(epoch) };
+    let (late, store) = (audit("seen too early"), lab.store());
+    for dry_run in [true, false] {
+        for (change, state) in [
+            (store.resolve_flow(seen(&held, 2), "charge", &happened(), &late, dry_run).await, FlowState::Held),
+            (store.retry_flow(seen(&paused, 2), &late, dry_run).await, FlowState::Paused),
+            (store.cancel_flow(seen(&paused, 2), &late, dry_run).await, FlowState::Paused),
+        ] {
+            let change = change.unwrap();
+            let Change::Refused(standing, why) = &change else { panic!("it was not seen like this: {change:?}") };
+            assert!(*standing == state && why.contains("its epoch is 1, not 2"), "{change:?}");
+        }
+    }
+    assert_eq!(lab.harness.audits("seen too early").await, 0);
+    assert_eq!(lab.shows(&held.lease).await.record.state, FlowState::Held);
+    assert_eq!(lab.shows(&paused.lease).await.record.state, FlowState::Paused);
+    made(store.resolve_flow(seen(&held, 1), "charge", &happened(), &audit("just seen"), false).await);
+    made(store.retry_flow(seen(&paused, 1), &audit("just seen"), false).await);
+    made(store.cancel_flow(seen(&paused, 2), &audit("just seen"), false).await);
+    assert_eq!(lab.harness.audits("just seen").await, 3);
 }
 
 /// A flow is asked to be undone; whoever works on it, or takes it next, does that.

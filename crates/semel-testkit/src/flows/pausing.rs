@@ -61,7 +61,8 @@ pub async fn a_held_flow_waits_for_a_person<H: Harness>() {
     assert!(shown.steps[0].is_open());
     let record = lab.store().show_key(&lab.scope, &key).await.unwrap().unwrap();
     assert_eq!(record.state, KeyState::Unknown);
-    assert_eq!(lab.store().flow_pressure().await.unwrap().unknown, 1);
+    let pressure = lab.store().flow_pressure().await.unwrap();
+    assert_eq!((pressure.unknown, pressure.held), (1, 1));
     // It is nobody's any more, also not its last worker's.
     assert!(matches!(lab.commits(&journal.lease, "reserve", "effect").await, Err(Error::Fenced)));
     lab.harness.age(Duration::from_secs(24 * 60 * 60)).await;

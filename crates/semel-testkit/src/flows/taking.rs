@@ -218,6 +218,68 @@ pub async fn a_policy_of_holding_lets_what_nobody_left_go_on<H: Harness>() {
     assert_eq!(lab.store().take_flows(FLOW, &holding_terms(), 10).await.unwrap(), Vec::new());
 }
 
+/// What kills its workers must not be given to the next one at once, again and again. A flow that gets on is not such a
+/// one, however many of its workers are lost.
+pub async fn a_flow_that_loses_five_workers_in_a_row_rests<H: Harness>() {
+    let lab = Lab::<H>::open().await;
+    let mut last = lab.begins().await;
+    for round in 0..2 {
+        for failures in 1..=4 {
+            lab.abandons().await;
+            last = lab.takes_one(FLOW).await;
+            assert_eq!(last.failures, failures);
+        }
+        if round == 0 {
+            lab.counts(&last.lease, "charge", 1).await.unwrap();
+        }
+    }
+    let (key, minute) = (last.lease.ask.key.clone(), Duration::from_secs(60));
+    for failures in 5..=6 {
+        lab.abandons().await;
+        assert_eq!(lab.takes(FLOW).await, Vec::new());
+        let record = lab.shows(&last.lease).await.record;
+        assert_eq!((record.state, record.failures), (FlowState::Paused, failures));
+        assert!(record.cause.is_some_and(|cause| cause.contains("was lost")));
+        assert!(matches!(lab.commits(&last.lease, "reserve", "late").await, Err(Error::Fenced)));
+        let asked = lab.store().begin_flow(&lab.ask(&key), &terms("two"), &start(FLOW)).await.unwrap();
+        assert!(matches!(asked, Claim::InFlight { .. }), "{asked:?}");
+        lab.harness.age(minute).await;
+        last = lab.takes_one(FLOW).await;
+        assert_eq!(last.failures, failures);
+    }
+    // Its client is told to wait as well when it comes first.
+    lab.abandons().await;
+    let asked = lab.store().begin_flow(&lab.ask(&key), &terms("two"), &start(FLOW)).await.unwrap();
+    let Claim::InFlight { retry_after } = asked else { panic!("it rests: {asked:?}") };
+    assert!(retry_after > minute / 2 && retry_after <= minute, "{retry_after:?}");
+    lab.harness.age(minute).await;
+    // Nobody ended its last run, so a policy of holding holds it.
+    assert_eq!(lab.store().take_flows(FLOW, &holding_terms(), 10).await.unwrap(), Vec::new());
+    assert_eq!(lab.shows(&last.lease).await.record.state, FlowState::Held);
+    lab.store().retry_flow(last.lease.execution, &audit("it may go on"), false).await.unwrap();
+    let last = lab.takes_one(FLOW).await;
+    assert_eq!(last.failures, 0);
+    lab.finishes(&last.lease, 201, "effect").await.unwrap();
+}
+
+/// What gets on has no failures in a row, also if what it records is only the end of a call or that it is undone.
+pub async fn whatever_a_worker_records_ends_the_failures_before_it<H: Harness>() {
+    let lab = Lab::<H>::open().await;
+    let begun = lab.begins().await;
+    lab.counts(&begun.lease, "charge", 1).await.unwrap();
+    for way in 0..3 {
+        lab.abandons().await;
+        let taken = lab.takes_one(FLOW).await;
+        assert_eq!(taken.failures, 1);
+        match way {
+            0 => lab.store().settle_step(&taken.lease, &done("charge", Kind::Call, b"1")).await.unwrap(),
+            1 => lab.commits(&taken.lease, "deliver", "effect").await.unwrap(),
+            _ => lab.store().unwind_flow(&taken.lease, &kept(b"{}")).await.unwrap(),
+        }
+        assert_eq!(lab.reads(&taken.lease).await.failures, 0);
+    }
+}
+
 /// A copy of the database may not know of calls that were made.
 pub async fn a_flow_of_a_restored_database_is_told_as_such<H: Harness>() {
     let lab = Lab::<H>::open().await;

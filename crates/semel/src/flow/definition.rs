@@ -68,7 +68,8 @@ impl<S: FlowStore> Definition<S> {
         self
     }
 
-    /// Has flows undone that have not ended after this long. It is not above what they are kept for.
+    /// Has flows undone that have not ended after this long. It is not above what they are kept for. It starts again
+    /// when an operator lets a flow go on.
     #[must_use]
     pub fn lives_for(mut self, lives_for: Duration) -> Definition<S> {
         self.terms.lives_for = Some(lives_for);

@@ -76,10 +76,11 @@ pub(super) async fn drive<S: FlowStore>(
     let (lease, failures, name) = (journal.lease.clone(), journal.failures, journal.flow.clone());
     let (flow, execution) = (name.as_str(), lease.execution);
     let mut alive = shared.semel.keep_alive(&lease);
-    let ending = tokio::select! {
-        ending = guarded(work(&shared, &definition, journal, read_at)) => ending,
-        () = alive.lost() => Ending::Lost,
+    let (ending, got_on) = tokio::select! {
+        ended = guarded(work(&shared, &definition, journal, read_at)) => ended,
+        () = alive.lost() => (Ending::Lost, false),
     };
+    let failures = if got_on { 0 } else { failures };
     let (pause, cause, changed) = match ending {
         Ending::Finished { reply, failed } => {
             observe::flow_ended(flow, if failed { "failed" } else { "completed" });
@@ -132,7 +133,7 @@ async fn undone_for<S: FlowStore>(
         })?;
         return Ok(Some(failure));
     }
-    let mut failure = match (journal.cancelled, journal.age >= definition.terms.life()) {
+    let mut failure = match (journal.cancelled, journal.lived >= definition.terms.life()) {
         (true, _) => Failure::cancelled(),
         (false, true) => Failure::expired(),
         (false, false) => return Ok(None),
@@ -141,29 +142,36 @@ async fn undone_for<S: FlowStore>(
     Ok(Some(failure))
 }
 
-/// Runs the function, and undoes what it did if it fails for good.
+/// Runs the function, and undoes what it did if it fails for good. With the ending it is told whether anything was
+/// recorded on the way.
 async fn work<S: FlowStore>(
     shared: &Arc<Shared<S>>,
     definition: &Arc<Definition<S>>,
     journal: Journal,
     read_at: Since,
-) -> Ending {
+) -> (Ending, bool) {
     let unwinding = match undone_for(shared, definition, &journal).await {
         Ok(unwinding) => unwinding,
         Err(error) => {
             if matches!(error, Error::Store(StoreError::Fenced)) {
                 observe::fenced_write();
             }
-            return Ending::of(&error);
+            return (Ending::of(&error), false);
         }
     };
     let input = match keep::open(&shared.semel, &journal.lease.ask, Label::Input, &journal.input) {
         Ok(input) => input,
-        Err(error) => return Ending::of(&error.into()),
+        Err(error) => return (Ending::of(&error.into()), false),
     };
     let opened = Opened(Arc::new(Run::new(shared, definition, journal, unwinding, read_at)));
-    let run = &*opened.0;
-    let returned = match definition.start(Flow { run: Arc::clone(&opened.0) }, &input) {
+    let ending = run(&opened.0, definition, &input).await;
+    let got_on = opened.0.progress().got_on();
+    (ending, got_on)
+}
+
+/// Runs the function to its end, in whatever way.
+async fn run<S: FlowStore>(run: &Arc<Run<S>>, definition: &Definition<S>, input: &[u8]) -> Ending {
+    let returned = match definition.start(Flow { run: Arc::clone(run) }, input) {
         Ok(running) => caught(running).await,
         Err(error) => {
             let (flow, why) = (run.name().to_owned(), error.to_string());
@@ -223,11 +231,14 @@ async fn caught(mut running: Running) -> Result<Reply> {
 }
 
 /// A panic anywhere in a run, in a compensation or in a look-up, ends it, and may pass.
-async fn guarded(work: impl Future<Output = Ending>) -> Ending {
+async fn guarded(work: impl Future<Output = (Ending, bool)>) -> (Ending, bool) {
     let mut work = std::pin::pin!(work);
     poll_fn(|context| match catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(context))) {
         Ok(polled) => polled,
-        Err(panic) => Poll::Ready(Ending::of(&Error::retry(format!("the flow panicked: {}", said(&*panic))))),
+        Err(panic) => {
+            let ending = Ending::of(&Error::retry(format!("the flow panicked: {}", said(&*panic))));
+            Poll::Ready((ending, false))
+        }
     })
     .await
 }

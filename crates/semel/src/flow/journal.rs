@@ -55,7 +55,9 @@ pub struct Journal {
     pub input: Kept,
     /// How long ago it began, by the database's clock.
     pub age: Duration,
-    /// How many runs in a row ended in an error that may pass.
+    /// How long its life has lasted: since it began, or since an operator last let it go on.
+    pub lived: Duration,
+    /// How many runs in a row ended in an error that may pass, or with the loss of their worker.
     pub failures: u32,
     /// Why it is being undone, if it is: a [`crate::flow::Failure`] as JSON.
     pub unwinding: Option<Kept>,
@@ -81,6 +83,9 @@ pub struct Entry {
     pub result: Option<Kept>,
     /// The intent, for a call.
     pub intent: Option<Intent>,
+    /// Whether the database was restored or failed over since the flow began, or since a person last said that the call
+    /// did not happen, so that attempts may have been made that this row does not know of.
+    pub restored: bool,
 }
 
 /// What a step is.

@@ -77,7 +77,7 @@ pub struct FlowRecord {
     pub holder: Option<String>,
     /// How often it changed hands, counted from one.
     pub epoch: i64,
-    /// How many runs in a row ended in an error that may pass.
+    /// How many runs in a row ended in an error that may pass, or with the loss of their worker.
     pub failures: u32,
     /// The last error, or what a person has to find out.
     pub cause: Option<String>,
@@ -141,6 +141,22 @@ pub enum Resolution {
     Failed(String),
 }
 
+/// Which flow an operator means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Seen {
+    /// The flow.
+    pub execution: Execution,
+    /// Its epoch when they looked at it. If it has changed hands since, it may have called again, and what they found
+    /// out is about a call before: nothing is changed. `None` for the flow as it is now.
+    pub epoch: Option<i64>,
+}
+
+impl From<Execution> for Seen {
+    fn from(execution: Execution) -> Seen {
+        Seen { execution, epoch: None }
+    }
+}
+
 /// What became of an operator's change.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Change {
@@ -157,6 +173,9 @@ pub enum Change {
 pub struct Pressure {
     /// Calls that nobody knows the outcome of.
     pub unknown: u64,
+    /// Flows that are held for a person: because of such a call, by their policy, or because something cannot be
+    /// undone.
+    pub held: u64,
     /// Flows whose lease has ended, by name, with how long the oldest has been waiting.
     pub due: Vec<Due>,
 }

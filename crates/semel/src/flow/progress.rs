@@ -24,6 +24,8 @@ pub(super) struct Progress {
     returned: bool,
     /// How many bytes the results take that are recorded.
     kept_bytes: usize,
+    /// Whether this run has recorded anything.
+    got_on: bool,
     ending: Option<Ending>,
 }
 
@@ -148,8 +150,14 @@ impl Progress {
 
     /// A step is recorded now.
     pub(super) fn note(&mut self, step: &str, kind: Kind, state: State) {
-        let entry = Entry { step: step.to_owned(), kind, state, result: None, intent: None };
+        let entry = Entry { step: step.to_owned(), kind, state, result: None, intent: None, restored: false };
         self.entries.insert(step.to_owned(), entry);
+        self.got_on = true;
+    }
+
+    /// Whether this run has recorded anything, so that the failures of those before it do not count any more.
+    pub(super) fn got_on(&self) -> bool {
+        self.got_on
     }
 
     /// The result of a step that is recorded now takes so many bytes.
@@ -201,6 +209,7 @@ mod tests {
             state: State::Done,
             result: None,
             intent: None,
+            restored: false,
         };
         Progress::new(steps.iter().map(entry).collect())
     }

@@ -33,6 +33,8 @@ pub(super) struct Pursuit<'r, S: FlowStore> {
     /// The key, as it is stored.
     key: String,
     standing: Standing,
+    /// Whether attempts may have been made that the rows do not know of.
+    restored: bool,
     /// Up to when the standing's ages have been counted.
     counted_at: Since,
     /// Whether there is a row.
@@ -55,14 +57,15 @@ impl<'r, S: FlowStore> Pursuit<'r, S> {
         undoes: bool,
     ) -> Pursuit<'r, S> {
         let intent = entry.and_then(|entry| entry.intent.as_ref());
+        let restored = entry.map_or(run.restored, |entry| entry.restored);
         let mut standing = match intent.filter(|intent| !intent.attempts.is_empty()) {
             Some(intent) => {
                 let mut standing = Standing::recorded(&intent.attempts, intent.age, intent.since_attempt);
                 pass(&mut standing, run.read_at());
-                if run.restored { standing.restored() } else { standing }
+                if restored { standing.restored() } else { standing }
             }
-            None if run.restored && entry.is_none() => Standing { age: run.age(), ..Standing::first() }.restored(),
-            // There was no attempt; or a person found out that none of them did anything, which no restore undoes.
+            None if restored => Standing { age: run.age(), ..Standing::first() }.restored(),
+            // There was no attempt; or a person found out that none of them did anything.
             None => Standing::first(),
         };
         standing.unwinding = run.unwinding.is_some() && !undoes;
@@ -74,6 +77,7 @@ impl<'r, S: FlowStore> Pursuit<'r, S> {
             provider,
             key: key.unwrap_or_else(|| intent::key(lease.scope(), run.name(), lease.key(), step)),
             standing,
+            restored,
             counted_at: Since::now(),
             recorded: entry.is_some(),
             undoes,
@@ -137,8 +141,8 @@ impl<'r, S: FlowStore> Pursuit<'r, S> {
     /// Counts an attempt, with the call's key, in a commit. After a crash the call may have been made from here on.
     async fn count(&mut self) -> Result<Call> {
         let number = self.standing.attempts.saturating_add(1);
-        // Where nothing is recorded in a restored database, the provider's window may have opened with the flow.
-        let opened = if self.run.restored && !self.recorded { self.standing.age } else { Duration::ZERO };
+        // Where no attempt is recorded in a restored database, the provider's window may have opened with the flow.
+        let opened = if self.restored && self.standing.attempts == 0 { self.standing.age } else { Duration::ZERO };
         let (step, provider, key) = (self.step, self.provider.name.as_str(), self.key.as_str());
         let attempt = Attempt { step, provider, key, number, opened };
         let mut trying = self.run.trying();
@@ -184,7 +188,7 @@ impl<'r, S: FlowStore> Pursuit<'r, S> {
         let forgotten = match self.standing.looked_up {
             Some(LookedUp::Broken) => true,
             Some(LookedUp::UnderWay) => self.standing.unwinding,
-            Some(_) => self.run.restored,
+            Some(_) => self.restored,
             None => false,
         };
         if pause > self.run.shared.settings.patience && !forgotten {

@@ -29,9 +29,10 @@ pub(super) struct Run<S: FlowStore> {
     pub(super) restored: bool,
     /// Why the flow is being undone, if it was when this run began: then nothing new begins.
     pub(super) unwinding: Option<Failure>,
-    /// How old the flow was when it was read, and when that was. Ages grow by elapsed time: no clock is compared with
-    /// the database's.
+    /// How old the flow was when it was read, how much of its life was over, and when that was. Ages grow by elapsed
+    /// time: no clock is compared with the database's.
     age: Duration,
+    lived: Duration,
     read_at: Since,
     progress: Mutex<Progress>,
     undos: Mutex<Vec<Undo<S>>>,
@@ -52,6 +53,7 @@ impl<S: FlowStore> Run<S> {
             restored: journal.restored,
             unwinding,
             age: journal.age,
+            lived: journal.lived,
             read_at,
             progress: Mutex::new(Progress::new(journal.entries)),
             undos: Mutex::new(Vec::new()),
@@ -167,7 +169,10 @@ impl<S: FlowStore> Run<S> {
     /// slept through, and much shorter than it is kept.
     pub(super) fn pause(&self, pause: Duration) -> Error {
         let life = match self.unwinding {
-            None => self.definition.terms.life().saturating_sub(self.age()),
+            None => {
+                let lived = self.lived.saturating_add(self.read_at.passed());
+                self.definition.terms.life().saturating_sub(lived)
+            }
             Some(_) => Duration::MAX,
         };
         let longest = life.min(self.definition.terms.kept_for() / 2);

@@ -4,7 +4,7 @@ use std::future::Future;
 use std::time::Duration;
 
 use super::journal::{Journal, Kept, Settled, Start};
-use super::operator::{Change, FlowFilter, FlowRecord, FlowShown, Pressure, Resolution};
+use super::operator::{Change, FlowFilter, FlowRecord, FlowShown, Pressure, Resolution, Seen};
 use crate::intent::Fault;
 use crate::operator::Audit;
 use crate::store::{Store, Stored};
@@ -34,6 +34,9 @@ pub trait FlowStore: Store {
     /// over, and staged jobs. The longest waiting come first, nothing that somebody has locked is waited for, and every
     /// flow is given to one caller only. With [`crate::OnExpiry::Hold`] abandoned flows become *unknown* instead; jobs
     /// that nobody has begun, flows that paused, and flows that an operator let go on are resumed all the same.
+    ///
+    /// A worker that was lost counts as a failure. If that makes five in a row, with nothing recorded between them, the
+    /// flow rests for a minute before it is given to another: it may be what its workers die of.
     fn take_flows(
         &self,
         flow: &str,
@@ -68,7 +71,7 @@ pub trait FlowStore: Store {
     ) -> impl Future<Output = Result<(), Error>> + Send;
 
     /// Ends the lease, so that the flow is taken over in `pause`, not before. With a cause it counts as a failure in a
-    /// row; without one the count starts again.
+    /// row; without one the count starts again, as it does with every step that is recorded for the first time.
     fn park_flow(
         &self,
         lease: &Lease,
@@ -98,10 +101,10 @@ pub trait FlowStore: Store {
     fn show_flow(&self, flow: Execution) -> impl Future<Output = Result<Option<FlowShown>, Error>> + Send;
 
     /// Lets a flow go on now: one that pauses, that failed and waits, or that is held because of its policy. A flow
-    /// that is held because of a step is refused: the step has to be resolved.
+    /// that is held because of a step is refused: the step has to be resolved. Its life starts again.
     fn retry_flow(
         &self,
-        flow: Execution,
+        flow: impl Into<Seen> + Send,
         audit: &Audit,
         dry_run: bool,
     ) -> impl Future<Output = Result<Change, Error>> + Send;
@@ -109,7 +112,7 @@ pub trait FlowStore: Store {
     /// Says what became of the step that a flow is held for, and lets the flow go on.
     fn resolve_flow(
         &self,
-        flow: Execution,
+        flow: impl Into<Seen> + Send,
         step: &str,
         resolution: &Resolution,
         audit: &Audit,
@@ -119,7 +122,7 @@ pub trait FlowStore: Store {
     /// Asks for a flow to be undone. Its worker, or the next one, does that.
     fn cancel_flow(
         &self,
-        flow: Execution,
+        flow: impl Into<Seen> + Send,
         audit: &Audit,
         dry_run: bool,
     ) -> impl Future<Output = Result<Change, Error>> + Send;

@@ -110,9 +110,8 @@ impl App {
     }
 
     pub async fn on_postgres_as(options: semel_postgres::Options, service: Options) -> App {
-        let database = TempDatabase::create().await;
+        let database = TempDatabase::with_schema(&semel_postgres::schema_sql()).await;
         let store = Postgres::open(&database.url(), options).unwrap();
-        store.migrate().await.unwrap();
         App::install_and_serve(store, Database::Postgres(database), service).await
     }
 

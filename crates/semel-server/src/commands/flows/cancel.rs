@@ -3,10 +3,10 @@
 use anyhow::{Context, Result};
 use clap::Args;
 use semel::Execution;
-use semel::flow::FlowStore;
+use semel::flow::{FlowStore, Seen};
 use serde_json::json;
 
-use super::intervention::{Intervention, Seen};
+use super::intervention::{Expected, Intervention};
 use super::{Settings, execution};
 use crate::commands::Done;
 use crate::commands::change::Change;
@@ -35,7 +35,7 @@ pub(crate) struct Arguments {
     execution: Execution,
 
     #[command(flatten)]
-    seen: Seen,
+    seen: Expected,
 
     #[command(flatten)]
     change: Change,
@@ -53,8 +53,8 @@ pub(crate) struct Arguments {
 pub(crate) async fn run(config: &Config, arguments: &Arguments) -> Result<Done> {
     let (audit, asks) = (arguments.change.audit()?, arguments.change.consent.asks()?);
     let database = Database::open_migrated(config).await?;
-    let cancel = async |dry_run: bool| {
-        let cancelled = with_store!(&database, store => store.cancel_flow(arguments.execution, &audit, dry_run).await);
+    let cancel = async |flow: Seen, dry_run: bool| {
+        let cancelled = with_store!(&database, store => store.cancel_flow(flow, &audit, dry_run).await);
         cancelled.context("cannot cancel the flow")
     };
     let intervention = Intervention {

@@ -3,7 +3,7 @@
 use anyhow::Result;
 use clap::Args;
 use semel::Execution;
-use semel::flow::{Change, FlowRecord};
+use semel::flow::{Change, FlowRecord, Seen};
 use semel::operator::Audit;
 use serde_json::Value;
 
@@ -11,9 +11,9 @@ use super::{no_such_flow, record};
 use crate::commands::change::confirmed;
 use crate::commands::{Done, print};
 
-/// Which flow somebody has seen.
+/// The flow as somebody has seen it.
 #[derive(Debug, Args)]
-pub(super) struct Seen {
+pub(super) struct Expected {
     /// Only if the flow has changed hands this often: its epoch, as `semel flows show` prints it
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(i64).range(1..))]
     epoch: Option<i64>,
@@ -31,7 +31,7 @@ pub(super) struct Intervention<'a> {
     /// What will happen, in a sentence, for whoever is asked.
     pub(super) consequence: String,
     /// The flow as it was when somebody decided on the change, if they say so.
-    pub(super) seen: &'a Seen,
+    pub(super) seen: &'a Expected,
     /// Who, and why.
     pub(super) audit: &'a Audit,
     /// Whether somebody is asked first.
@@ -43,32 +43,26 @@ pub(super) struct Intervention<'a> {
 }
 
 impl Intervention<'_> {
-    /// Makes the change. `make` asks the store for it, without changing anything if it is told so.
+    /// Makes the change. `make` asks the store for it, of this flow, without changing anything if it is told so.
     ///
     /// After the commit of `make` flow and audit row say so; after a failure or a crash before it, both are as they
     /// were.
     ///
     /// What is decided on is the flow as somebody saw it. One that changed hands since may have called again: it is
     /// left alone, whether they saw it here, when they were asked, or before, and say which by its epoch.
-    pub(super) async fn run(&self, make: &impl AsyncFn(bool) -> Result<Change>) -> Result<Done> {
-        if self.asks || self.seen.epoch.is_some() {
-            let shown = match self.made(make(true).await?) {
+    pub(super) async fn run(&self, make: &impl AsyncFn(Seen, bool) -> Result<Change>) -> Result<Done> {
+        let mut meant = Seen { execution: self.execution, epoch: self.seen.epoch };
+        if self.asks {
+            let shown = match self.made(make(meant, true).await?) {
                 Ok(shown) => shown,
                 Err(done) => return Ok(done),
             };
-            if self.seen.epoch.is_some_and(|epoch| epoch != shown.epoch) {
-                return Ok(gone_on());
-            }
-            if self.asks && !confirmed(&format!("{}\n{} Go ahead?", record::to_text(&shown), self.consequence))? {
+            if !confirmed(&format!("{}\n{} Go ahead?", record::to_text(&shown), self.consequence))? {
                 return Ok(Done::Refused);
             }
-            match self.made(make(true).await?) {
-                Ok(now) if now.epoch == shown.epoch => {}
-                Ok(_) => return Ok(gone_on()),
-                Err(done) => return Ok(done),
-            }
+            meant.epoch = Some(shown.epoch);
         }
-        let before = match self.made(make(self.dry_run).await?) {
+        let before = match self.made(make(meant, self.dry_run).await?) {
             Ok(before) => before,
             Err(done) => return Ok(done),
         };
@@ -105,10 +99,4 @@ impl Intervention<'_> {
         told["flow"] = record::to_json(before);
         print(&format!("{told:#}\n"))
     }
-}
-
-/// Says that the flow is not as somebody saw it.
-fn gone_on() -> Done {
-    eprintln!("error: the flow has gone on since it was shown and was left alone; look at it again");
-    Done::Refused
 }

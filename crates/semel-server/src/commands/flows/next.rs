@@ -126,7 +126,14 @@ mod tests {
             since_attempt: Duration::ZERO,
             cause: None,
         };
-        let entry = Entry { step: step.to_owned(), kind: Kind::Call, state, result: None, intent: Some(intent) };
+        let entry = Entry {
+            step: step.to_owned(),
+            kind: Kind::Call,
+            state,
+            result: None,
+            intent: Some(intent),
+            restored: false,
+        };
         StepShown { entry, result_bytes: 0, recorded_at_ms: 0, settled_at_ms: None }
     }
 

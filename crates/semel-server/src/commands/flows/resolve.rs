@@ -3,10 +3,10 @@
 use anyhow::{Context, Result, ensure};
 use clap::Args;
 use semel::Execution;
-use semel::flow::{FlowStore, Resolution};
+use semel::flow::{FlowStore, Resolution, Seen};
 use serde_json::{Value, json};
 
-use super::intervention::{Intervention, Seen};
+use super::intervention::{Expected, Intervention};
 use super::next::UNDO;
 use super::record::{CAUSE_SHOWN, NAME_SHOWN};
 use super::{Settings, execution};
@@ -55,7 +55,7 @@ pub(crate) struct Arguments {
     found: Found,
 
     #[command(flatten)]
-    seen: Seen,
+    seen: Expected,
 
     #[command(flatten)]
     change: Change,
@@ -94,15 +94,15 @@ pub(crate) async fn run(config: &Config, arguments: &Arguments) -> Result<Done> 
     );
     let (audit, asks) = (arguments.change.audit()?, arguments.change.consent.asks()?);
     let (resolution, name, consequence) = arguments.found.told(&line(&arguments.step, NAME_SHOWN));
-    let (flow, step) = (arguments.execution, arguments.step.as_str());
+    let step = arguments.step.as_str();
     let database = Database::open_migrated(config).await?;
-    let resolve = async |dry_run: bool| {
+    let resolve = async |flow: Seen, dry_run: bool| {
         let resolved =
             with_store!(&database, store => store.resolve_flow(flow, step, &resolution, &audit, dry_run).await);
         resolved.context("cannot resolve the step")
     };
     let intervention = Intervention {
-        execution: flow,
+        execution: arguments.execution,
         verb: "resolve",
         past: "resolved",
         consequence,

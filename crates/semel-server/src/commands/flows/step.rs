@@ -113,7 +113,14 @@ mod tests {
             since_attempt: Duration::from_secs(30),
             cause: Some("no answer\nwithin 30s".to_owned()),
         };
-        let entry = Entry { step: "charge".to_owned(), kind: Kind::Call, state, result: None, intent: Some(intent) };
+        let entry = Entry {
+            step: "charge".to_owned(),
+            kind: Kind::Call,
+            state,
+            result: None,
+            intent: Some(intent),
+            restored: false,
+        };
         StepShown { entry, result_bytes: 0, recorded_at_ms: 0, settled_at_ms: None }
     }
 

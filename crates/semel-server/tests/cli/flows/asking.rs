@@ -105,7 +105,10 @@ async fn a_flow_that_went_on_while_the_operator_was_asked_is_left_alone() {
     };
     let status = tokio::time::timeout(PATIENCE, ended).await.expect("the command ends");
     let written = String::from_utf8_lossy(&written);
-    assert!(status.code() == Some(4) && written.contains("has gone on since it was shown"), "{status:?}: {written}");
+    assert!(
+        status.code() == Some(4) && written.contains("has changed hands since it was seen"),
+        "{status:?}: {written}"
+    );
     assert_eq!(shown(&home, &["show", held])["state"], "held");
     assert_eq!(audited(&home, "flow_resolved").await, 1);
 }

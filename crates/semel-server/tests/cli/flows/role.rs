@@ -25,6 +25,7 @@ async fn flows_that_nobody_takes_are_counted_and_named_until_somebody_does(home:
     let arguments = ["run", "--roles", "completer", "--metrics-listen", "127.0.0.1:0", "--database-url", &url];
     let mut watcher = Service::spawn(SEMEL, &arguments, &[]).await;
     metric(&watcher, "semel_intents_unknown 3").await;
+    metric(&watcher, "semel_flows_held 4").await;
     metric(&watcher, r#"semel_flows_due{flow="mail"} 1"#).await;
     let named = written(&watcher, "nobody takes them").await;
     assert!(named.contains(r#"flow="mail" count=1 oldest=1h"#), "{named}");

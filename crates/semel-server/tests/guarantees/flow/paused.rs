@@ -58,12 +58,10 @@ async fn stopped_past_its_lease<S: Flowing>() {
             let again = late.placing(&key).until_answered().await;
             assert_eq!((again.replayed, &again.body), (true, &answer.body), "{point}");
 
-            // Whatever it still sent was under the key that the other one used, so the provider did it once.
+            // Whatever it still sent was under the key that the other one used, so the provider did it once. How often
+            // that was depends on how often the order was taken up between two stops.
             let sent = stage.outside.received_under(&stage.charged_under(&key).await).await;
-            assert!(
-                if point == FLOW_CALLED { sent == 2 } else { (1..=2).contains(&sent) },
-                "{point}: sent {sent} times"
-            );
+            assert!(sent >= if point == FLOW_CALLED { 2 } else { 1 }, "{point}: sent {sent} times");
             assert_eq!(stage.outside.keys().await, 2 * orders, "one key for each charge and each mail");
             assert_eq!(stage.order(&key).await, finished, "{point}: the late worker wrote something");
             stage.once_each(&other, orders, "back again").await;

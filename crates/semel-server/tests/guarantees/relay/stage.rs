@@ -42,9 +42,8 @@ impl Counting for Postgres {
     const ROTATES: bool = true;
 
     async fn create() -> (TempDatabase, String, Postgres) {
-        let home = TempDatabase::create().await;
+        let home = TempDatabase::with_schema(&semel_postgres::schema_sql()).await;
         let store = Postgres::open(&home.url(), semel_postgres::Options::default()).unwrap();
-        store.migrate().await.unwrap();
         store.client().await.unwrap().batch_execute(COUNTERS).await.unwrap();
         let url = home.url();
         (home, url, store)

@@ -59,12 +59,11 @@ pub struct Postgres {
 
 impl Postgres {
     pub async fn at(isolation: Isolation) -> Postgres {
-        let database = TempDatabase::create().await;
+        let database = TempDatabase::with_schema(&semel_postgres::schema_sql()).await;
         let forwarder = Forwarder::start(database.server_address()).await;
         let url = database.url_on_port(forwarder.address.port());
         let options = semel_postgres::Options { isolation, ..semel_postgres::Options::default() };
         let store = semel_postgres::Postgres::open(&url, options).unwrap();
-        store.migrate().await.unwrap();
         let looking = database.connect().await;
         looking.batch_execute("CREATE TABLE effects (note text NOT NULL)").await.unwrap();
         Postgres { store, looking, forwarder, _database: database }

@@ -1,0 +1,1 @@
+SELECT count(*) FROM semel_keys WHERE flow IS NOT NULL AND state = 'unknown'
