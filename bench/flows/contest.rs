@@ -29,8 +29,9 @@ pub(crate) struct Contest<'a> {
     stage: &'a Stage,
     /// On SQLite each round has a file of its own instead.
     database: Option<Database>,
-    /// How many flows have run on the database so far.
+    /// How many flows have run on the database so far, and in how many rounds.
     flows: u64,
+    rounds: u64,
     /// For each round, how many flows were measured and how many transactions each of them wrote in.
     transactions: Vec<(u64, f64)>,
 }
@@ -63,7 +64,7 @@ impl<'a> Contest<'a> {
             Store::Postgres => Some(stage.database().await?),
             Store::Sqlite => None,
         };
-        Ok(Contest { contestant, stage, database, flows: 0, transactions: Vec::new() })
+        Ok(Contest { contestant, stage, database, flows: 0, rounds: 0, transactions: Vec::new() })
     }
 
     /// How many transactions wrote something for one flow, over all rounds.
@@ -76,14 +77,17 @@ impl<'a> Contest<'a> {
     async fn on_database(&mut self, database: &Database, load: Load) -> Result<Driven<Reading>> {
         let watch = Watch::on(self.stage).await?;
         let (url, connections) = (database.url.clone(), usize::try_from(load.clients)? + BESIDE);
+        // Clients count in strides, so that a round may leave numbers out: no two rounds share any.
+        let first = self.rounds << 32;
+        self.rounds += 1;
         let (driven, ended) = match self.contestant {
             Contestant::Semel { deferred, .. } => {
-                let driven = postgres::measure(&url, (deferred, connections), self.flows, load, &watch).await?;
+                let driven = postgres::measure(&url, (deferred, connections), first, load, &watch).await?;
                 (driven, ENDED_OURS)
             }
             Contestant::Peer(peer) => {
                 let transactions = peer == Peer::DbosPython { transactions: true };
-                let task = Task::new(url, load, connections, self.flows).transactions(transactions);
+                let task = Task::new(url, load, connections, first).transactions(transactions);
                 (task.run(program(peer), load, &watch).await?, ENDED_PEERS)
             }
         };

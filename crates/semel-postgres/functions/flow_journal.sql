@@ -16,16 +16,18 @@ RETURNS TABLE (
 LANGUAGE plpgsql VOLATILE STRICT AS $$
 #variable_conflict use_column
 DECLARE
+    -- One for all ages, so that they can be compared.
+    v_now         timestamptz := clock_timestamp();
     -- In which history it began.
     v_incarnation bigint;
 BEGIN
     RETURN QUERY
     SELECT k.tenant::text, k.operation::text, k.key::text, k.fingerprint, f.flow::text, f.failures, f.unwinding::bytea,
            f.unwinding_sealed_by::text, f.cancelled,
-           greatest((extract(epoch FROM clock_timestamp() - greatest(f.lives_from, f.begun_at)) * 1000)::bigint, 0),
+           greatest((extract(epoch FROM v_now - greatest(f.lives_from, f.begun_at)) * 1000)::bigint, 0),
            f.incarnation <> semel.incarnation_hash(),
            f.input::bytea, f.sealed_by::text,
-           greatest((extract(epoch FROM clock_timestamp() - f.begun_at) * 1000)::bigint, 0),
+           greatest((extract(epoch FROM v_now - f.begun_at) * 1000)::bigint, 0),
            NULL::text, NULL::text, NULL::text, NULL::text, NULL::text, NULL::text, NULL::bigint, f.cause::text
     FROM semel.flows f
     JOIN semel.keys k ON k.tenant = f.tenant AND k.operation = f.operation AND k.key = f.key
@@ -35,9 +37,9 @@ BEGIN
     SELECT NULL::text, NULL::text, NULL::text, NULL::bytea, NULL::text, NULL::integer, NULL::bytea,
            NULL::text, NULL::boolean, NULL::bigint, coalesce(s.resolved_in, v_incarnation) <> semel.incarnation_hash(),
            s.result::bytea, s.sealed_by::text,
-           greatest((extract(epoch FROM clock_timestamp() - s.sent_at) * 1000)::bigint, 0),
+           greatest((extract(epoch FROM v_now - s.sent_at) * 1000)::bigint, 0),
            s.step::text, s.kind::text, s.state::text, s.provider::text, s.derived_key::text, s.attempts::text,
-           greatest((extract(epoch FROM clock_timestamp() - s.attempted_at) * 1000)::bigint, 0), s.cause::text
+           greatest((extract(epoch FROM v_now - s.attempted_at) * 1000)::bigint, 0), s.cause::text
     FROM semel.flow_steps s
     WHERE s.execution = p_execution
     ORDER BY s.ordinal;

@@ -18,11 +18,12 @@ use tokio_postgres::error::SqlState;
 use uuid::Uuid;
 
 use crate::error::{classify, is_aborted, sql_state};
+use crate::failure::Failure;
 use crate::flight::{Flight, Prepared};
 use crate::parameter::Parameter;
 use crate::session::Session;
 use crate::store::{Postgres, Shared};
-use crate::tx::{Failure, Holds, Tx};
+use crate::tx::{Holds, Tx};
 
 const HOLDS: &str = include_str!("sql/holds.sql");
 const SECRET: &str = "SELECT i.secret FROM semel.installation i";
@@ -249,7 +250,7 @@ pub(crate) async fn wait(store: &Postgres, ask: &Ask, left: Duration) -> Result<
 
 /// The lock of a key. The secret is read once: if the schema is made anew under a process that runs, that process and
 /// others no longer exclude each other, and the constraint of `semel.keys` alone decides who commits (I2).
-async fn lock_of(store: &Postgres, ask: &Ask) -> Result<LockId, Error> {
+pub(crate) async fn lock_of(store: &Postgres, ask: &Ask) -> Result<LockId, Error> {
     let secret = store.shared.secret.get_or_try_init(|| async {
         let row = store.call(SECRET, &[]).await?;
         row.try_get(0).map(Secret).map_err(classify)

@@ -1,7 +1,7 @@
 //! Keys whose work outlives one transaction.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use semel::lease::{Lease, LeaseTerms, OnExpiry, RecoveryPoint};
 use semel::store::Stored;
@@ -9,6 +9,7 @@ use semel::{Ask, Claim, Error, Execution};
 use uuid::Uuid;
 
 use crate::claim::read_refusal;
+use crate::connect::Statements;
 use crate::error::classify;
 use crate::parameter::Parameter;
 use crate::session::Session;
@@ -21,6 +22,7 @@ const RELEASE: &str = "SELECT semel.release($1, $2, $3, $4, $5)";
 const ABANDON: &str = "SELECT semel.abandon($1, $2, $3, $4, $5)";
 const FENCE: &str = "SELECT semel.fence($1, $2, $3, $4, $5, $6), set_config('semel.fenced', $4::text, true)";
 const FENCE_STEP: &str = include_str!("sql/fence_step.sql");
+const FENCE_STEP_PLAIN: &str = include_str!("sql/fence_step_plain.sql");
 const STUCK: &str = include_str!("sql/stuck_leases.sql");
 
 /// How often a lease is asked for again when another run's row got in between.
@@ -108,6 +110,8 @@ pub(crate) struct Fence {
     pub(crate) lease: Lease,
     /// The step's name, if the work is a flow.
     pub(crate) step: Option<String>,
+    /// Since when it is held, if most of the lease was left then. Nobody can renew the lease meanwhile.
+    pub(crate) since: Option<Instant>,
 }
 
 impl Fence {
@@ -121,23 +125,25 @@ impl Fence {
 }
 
 pub(crate) async fn begin_fenced(store: &Postgres, lease: &Lease) -> Result<Tx, Error> {
-    begin(store, Fence { lease: lease.clone(), step: None }).await
+    begin(store, Fence { lease: lease.clone(), step: None, since: None }).await
 }
 
 /// Begins a transaction and fences it, in one flight.
-pub(crate) async fn begin(store: &Postgres, fence: Fence) -> Result<Tx, Error> {
+pub(crate) async fn begin(store: &Postgres, mut fence: Fence) -> Result<Tx, Error> {
     let mut session = store.session().await?;
-    take(&store.shared, &mut session, &[&store.shared.begin], &fence).await?;
+    let late = take(&store.shared, &mut session, &[&store.shared.begin], &fence).await?;
+    fence.since = (!late).then(Instant::now);
     Ok(Tx::new(Arc::clone(&store.shared), session, fence.lease.execution, Holds::Fence(fence)))
 }
 
 /// Ends the transaction of a step and fences another one, so that nothing of the step's effect is left. No work
 /// follows, so it is at READ COMMITTED: a renewal that waited for the row and got it first is no conflict.
 pub(crate) async fn fence_anew(shared: &Shared, session: &mut Session, fence: &Fence) -> Result<(), Error> {
-    take(shared, session, &["ROLLBACK", &shared.begin_relaying], fence).await
+    take(shared, session, &["ROLLBACK", &shared.begin_relaying], fence).await.map(drop)
 }
 
-async fn take(shared: &Shared, session: &mut Session, commands: &[&str], fence: &Fence) -> Result<(), Error> {
+/// Begins and fences. Told is whether the lease should be renewed with what the transaction does.
+async fn take(shared: &Shared, session: &mut Session, commands: &[&str], fence: &Fence) -> Result<bool, Error> {
     let lease = &fence.lease;
     let point = lease.recovery_point.as_ref().map(RecoveryPoint::as_str);
     let run = fence.run().as_uuid().to_string();
@@ -150,11 +156,18 @@ async fn take(shared: &Shared, session: &mut Session, commands: &[&str], fence: 
         &point,
         &run,
     ];
+    let lease_ms = interval_ms(lease.lease_for);
     let taken = match &fence.step {
+        // A flow has no recovery point.
+        Some(_) if shared.options.statements == Statements::Named => {
+            let params = [&params[..5], &params[6..], &[&lease_ms]].concat();
+            let rows = shared.begin_on(session, commands, FENCE_STEP_PLAIN, &params).await?;
+            return rows.first().ok_or(Error::Fenced)?.try_get(0).map_err(classify);
+        }
         Some(_) => shared.begin_on(session, commands, FENCE_STEP, &params).await,
         None => shared.begin_on(session, commands, FENCE, &params[..6]).await,
     };
-    taken.map(drop)
+    taken.map(|_| true)
 }
 
 pub(crate) async fn stuck(store: &Postgres) -> Result<u64, Error> {

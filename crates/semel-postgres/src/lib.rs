@@ -30,6 +30,7 @@ mod claim;
 mod connect;
 mod deferred;
 mod error;
+mod failure;
 mod flight;
 mod flow;
 mod inbox;

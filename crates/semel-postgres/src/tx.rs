@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Instant;
 
 use deadpool_postgres::Object;
 use semel::flow::{Job, Settled};
@@ -15,10 +16,11 @@ use uuid::Uuid;
 use crate::claim::{self, LockId};
 use crate::connect::Statements;
 use crate::deferred::Deferred;
-use crate::error::{classify, is_aborted, is_conflict, is_connection_lost};
+use crate::error::{classify, is_conflict};
+use crate::failure::{Failure, first_failure};
 use crate::flight::{Flight, Flown, Prepared};
 use crate::flow::job::{STAGE, Staging};
-use crate::flow::step::{Ended, RECORD};
+use crate::flow::step::{Ended, RECORD, RECORD_PLAIN};
 use crate::inbox::Isolated;
 use crate::lease::{self, Fence};
 use crate::outbox::emit::{EMIT, Emission};
@@ -30,6 +32,7 @@ const COMPLETE: &str = include_str!("sql/complete.sql");
 const COMPLETE_PLAIN: &str = include_str!("sql/complete_plain.sql");
 const COMPLETE_WITH_EVENT: &str = include_str!("sql/complete_with_event.sql");
 const COMPLETE_LEASED: &str = include_str!("sql/complete_leased.sql");
+const COMPLETE_LEASED_PLAIN: &str = include_str!("sql/complete_leased_plain.sql");
 const ADVANCE: &str = include_str!("sql/advance.sql");
 
 /// Fails in a transaction that has failed, where a COMMIT would be answered with success.
@@ -361,6 +364,11 @@ impl Tx {
         self.end(self.execution, Some(last), sent).await
     }
 
+    /// Whether statements have names, so that plain ones cost less than functions: they are not planned each time.
+    fn has_names(&self) -> bool {
+        self.shared.options.statements == Statements::Named
+    }
+
     /// Takes the effect back and holds the key or the fence once more, in a new transaction. If somebody else has got
     /// hold of the key in between, all is rolled back and it is [`Error::Raced`].
     async fn take_back(&mut self) -> Result<(), Error> {
@@ -430,47 +438,6 @@ fn last<'a>(sql: &'a str, params: &'a [&'a dyn Parameter]) -> Option<Last<'a>> {
     Some(Last { sql, params, emits: false })
 }
 
-/// Why a statement failed.
-pub(crate) enum Failure {
-    Driver(tokio_postgres::Error),
-    Ours(Error),
-}
-
-impl Failure {
-    pub(crate) fn classified(self) -> Error {
-        match self {
-            Failure::Driver(error) => classify(error),
-            Failure::Ours(error) => error,
-        }
-    }
-}
-
-impl From<tokio_postgres::Error> for Failure {
-    fn from(error: tokio_postgres::Error) -> Failure {
-        Failure::Driver(error)
-    }
-}
-
-impl From<Error> for Failure {
-    fn from(error: Error) -> Failure {
-        Failure::Ours(error)
-    }
-}
-
-type Answers = Vec<Result<Vec<Row>, tokio_postgres::Error>>;
-
-/// The error that decides: a broken connection makes the outcome ambiguous; otherwise it is the first that is not a
-/// mere consequence of an earlier one.
-fn first_failure(answers: Answers) -> Option<Error> {
-    let mut failures: Vec<tokio_postgres::Error> = answers.into_iter().filter_map(Result::err).collect();
-    let decides = failures.iter().position(|error| !is_connection_lost(error) && !is_aborted(error));
-    if let Some(position) = decides {
-        return Some(classify(failures.swap_remove(position)));
-    }
-    let error = failures.into_iter().next()?;
-    if is_connection_lost(&error) { Some(Error::Ambiguous(error.into())) } else { Some(classify(error)) }
-}
-
 impl semel::Tx for Tx {
     fn execution(&self) -> Execution {
         self.execution
@@ -504,7 +471,7 @@ impl semel::Tx for Tx {
         let retain_ms = interval_ms(completion.retain);
         let sealed_by = stored.sealed_by.as_deref();
         match std::mem::replace(&mut self.holds, Holds::Nothing) {
-            Holds::Claim { ask, lock, replaces: None } if self.shared.options.statements == Statements::Named => {
+            Holds::Claim { ask, lock, replaces: None } if self.has_names() => {
                 self.complete_plain(&ask, completion).await?;
                 self.shared.recent.remember(lock);
                 Ok(())
@@ -544,7 +511,8 @@ impl semel::Tx for Tx {
                     &completion.failed,
                     &sealed_by,
                 ];
-                self.end(fence.run(), last(COMPLETE_LEASED, &params), Some(failpoint::COMMIT_SENT)).await
+                let sql = if self.has_names() { COMPLETE_LEASED_PLAIN } else { COMPLETE_LEASED };
+                self.end(fence.run(), last(sql, &params), Some(failpoint::COMMIT_SENT)).await
             }
             Holds::Nothing => {
                 self.roll_back().await;
@@ -582,6 +550,12 @@ impl semel::Tx for Tx {
             }
         };
         let ended = Ended::new(&fence.lease, settled);
+        // A renewal that waited for this step, and no longer than this, is in time. Otherwise the record renews the
+        // lease itself.
+        let in_time = |since: Instant| since.elapsed() < fence.lease.lease_for / 4;
+        if self.has_names() && fence.since.is_some_and(in_time) {
+            return self.end(fence.run(), last(RECORD_PLAIN, &ended.plain()), Some(failpoint::COMMIT_SENT)).await;
+        }
         self.end(fence.run(), last(RECORD, &ended.params()), Some(failpoint::COMMIT_SENT)).await
     }
 

@@ -12,11 +12,13 @@ use uuid::Uuid;
 use super::journal::journals;
 use super::row::{get, unanswered};
 use super::{ATTEMPTS, check_worker, no_flow, query_committed};
-use crate::claim::read_refusal;
+use crate::claim::{lock_of, read_refusal};
+use crate::connect::Statements;
 use crate::parameter::Parameter;
 use crate::store::{LEASED_LOOK, Postgres, interval_ms};
 
 const BEGIN: &str = include_str!("../sql/flow_begin.sql");
+const BEGIN_PLAIN: &str = include_str!("../sql/flow_begin_plain.sql");
 
 /// Asks, and asks again while the flow is in flight and the client waits.
 pub(super) async fn begin(
@@ -64,6 +66,15 @@ async fn begin_once(
         &input,
         &sealed_by,
     ];
+    let lock = lock_of(store, ask).await?;
+    if store.shared.options.statements == Statements::Named && !store.shared.recent.knows(lock) {
+        // Whatever goes wrong with it is told by the function, which also knows the row that was committed if only the
+        // answer was lost.
+        let plain: Vec<&dyn Parameter> = [&params[..7], &params[8..], &[&lock.0]].concat();
+        if store.query(BEGIN_PLAIN, &plain).await.is_ok_and(|rows| !rows.is_empty()) {
+            return Ok(Claim::Fresh(fresh(first_lease(execution, ask, terms), start)));
+        }
+    }
     let mut attempt = 1;
     let mut rows = loop {
         match store.query(BEGIN, &params).await {
@@ -72,6 +83,7 @@ async fn begin_once(
             other => break other?,
         }
     };
+    store.shared.recent.remember(lock);
     if outcome(&rows)? == "abandoned" {
         rows = query_committed(store, BEGIN, &params).await?;
     }
@@ -91,15 +103,21 @@ fn outcome(rows: &[Row]) -> Result<&str, Error> {
     get(rows.first().ok_or_else(unanswered)?, "outcome")
 }
 
-fn lease(row: &Row, ask: &Ask, terms: &LeaseTerms) -> Result<Lease, Error> {
-    Ok(Lease {
+/// The lease of a flow that begins.
+fn first_lease(execution: Uuid, ask: &Ask, terms: &LeaseTerms) -> Lease {
+    Lease {
         ask: ask.clone(),
-        execution: get::<Uuid>(row, "execution")?.into(),
-        epoch: get(row, "epoch")?,
+        execution: execution.into(),
+        epoch: 1,
         recovery_point: None,
         lease_for: terms.lease_for,
         retain: terms.retain,
-    })
+    }
+}
+
+fn lease(row: &Row, ask: &Ask, terms: &LeaseTerms) -> Result<Lease, Error> {
+    let lease = first_lease(get(row, "execution")?, ask, terms);
+    Ok(Lease { epoch: get(row, "epoch")?, ..lease })
 }
 
 /// A flow of which nothing is recorded but its beginning.

@@ -11,6 +11,7 @@ use crate::store::{Postgres, interval_ms};
 use crate::tx::Tx;
 
 pub(crate) const RECORD: &str = include_str!("../sql/flow_record.sql");
+pub(crate) const RECORD_PLAIN: &str = include_str!("../sql/flow_record_plain.sql");
 const SETTLE: &str = "SELECT semel.settle_step($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)";
 const COUNT: &str = include_str!("../sql/flow_count.sql");
 const END: &str = "SELECT semel.end_attempt($1, $2, $3, $4, $5, $6, $7, $8, $9)";
@@ -48,6 +49,11 @@ impl<'a> Ended<'a> {
         params
     }
 
+    /// Those of [`RECORD_PLAIN`], which does the same.
+    pub(crate) fn plain(&self) -> [&dyn Parameter; 6] {
+        [&self.fenced.execution, &self.step, &self.kind, &self.state, &self.result, &self.sealed_by]
+    }
+
     /// Those of [`SETTLE`], which commits by itself.
     fn settling(&self) -> Vec<&dyn Parameter> {
         self.fenced.with(&[&self.step, &self.kind, &self.state, &self.result, &self.sealed_by])
@@ -57,7 +63,7 @@ impl<'a> Ended<'a> {
 /// BEGIN and the fence travel in one flight. What the step emits and stages is numbered by its name, also by its own
 /// statements.
 pub(super) async fn begin(store: &Postgres, lease: &Lease, step: &str) -> Result<Tx, Error> {
-    lease::begin(store, Fence { lease: lease.clone(), step: Some(step.to_owned()) }).await
+    lease::begin(store, Fence { lease: lease.clone(), step: Some(step.to_owned()), since: None }).await
 }
 
 pub(super) async fn settle(store: &Postgres, lease: &Lease, settled: &Settled) -> Result<(), Error> {

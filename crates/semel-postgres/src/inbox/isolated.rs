@@ -7,9 +7,10 @@ use tokio_postgres::types::FromSqlOwned;
 
 use super::accept::{Inside, Question, join};
 use crate::error::classify;
+use crate::failure::Failure;
 use crate::flight::{Flight, Prepared};
 use crate::parameter::Parameter;
-use crate::tx::{Failure, Tx};
+use crate::tx::Tx;
 
 const SET: &str = "SAVEPOINT semel_message";
 /// A message of which nothing was to be kept or taken back, such as a duplicate, has left its savepoint behind.
