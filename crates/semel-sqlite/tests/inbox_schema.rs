@@ -233,7 +233,10 @@ async fn what_consumers_have_seen_outlives_a_migration() {
                 INSERT INTO semel_inbox VALUES (1, 0, 'm', 1), (1, 4, 'n', 2);
                 INSERT INTO semel_audit (at, actor, action, reason) VALUES (1, 'ada', 'outbox rebase', 'a test');";
     connection.execute_batch(rows).unwrap();
-    assert_eq!(semel_sqlite::migrate(&path).await.unwrap(), ["0004_letters", "0005_letter_ids", "0006_flows"]);
+    assert_eq!(
+        semel_sqlite::migrate(&path).await.unwrap(),
+        ["0004_letters", "0005_letter_ids", "0006_flows", "0007_flow_lives"]
+    );
     let store = Sqlite::open(&path, Options::default()).await.unwrap();
     let [found] = &store.consumers(None).await.unwrap()[..] else { panic!("there is one") };
     assert_eq!((found.generation, &found.declared, found.ids, found.last_ms), (0, &None, 2, Some(2)));

@@ -17,7 +17,8 @@ fn schema(connection: &Connection) -> Vec<String> {
 async fn migrating_twice_changes_nothing() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("new.db");
-    let all = ["0001_keys", "0002_outbox", "0003_inbox", "0004_letters", "0005_letter_ids", "0006_flows"];
+    let all =
+        ["0001_keys", "0002_outbox", "0003_inbox", "0004_letters", "0005_letter_ids", "0006_flows", "0007_flow_lives"];
     assert_eq!(semel_sqlite::migrate(&path).await.unwrap(), all);
     let before = schema(&Connection::open(&path).unwrap());
     assert!(semel_sqlite::migrate(&path).await.unwrap().is_empty());
@@ -199,7 +200,7 @@ async fn files_have_incarnations_of_their_own_and_audit_rows_outlive_a_migration
         let audit = "INSERT INTO semel_audit (at, actor, action, tenant, operation, key, execution, reason)
                      VALUES (1, 'ada', 'keys evict', 't', 'o', 'k', zeroblob(16), 'a test')";
         connection.execute(audit, ()).unwrap();
-        let missing = ["0002_outbox", "0003_inbox", "0004_letters", "0005_letter_ids", "0006_flows"];
+        let missing = ["0002_outbox", "0003_inbox", "0004_letters", "0005_letter_ids", "0006_flows", "0007_flow_lives"];
         assert_eq!(semel_sqlite::migrate(&path).await.unwrap(), missing);
         let row = "SELECT id, actor, tenant, reason FROM semel_audit";
         let row: (i64, String, String, String) =
