@@ -7,8 +7,8 @@
 -- outcome 'no_flow'    the key belongs to leased work that is no flow. Nothing was changed.
 -- outcome 'abandoned'  it could be resumed, but this transaction is above READ COMMITTED, where what was recorded last
 --                      may be out of its sight. Nothing was changed: ask again at READ COMMITTED.
--- Otherwise as semel.claim. With p_resume false, a flow that its worker left in the middle becomes 'unknown' instead;
--- one that has to rest is 'in_flight': see semel.take_flow.
+-- Otherwise as semel.claim. With p_resume false, a flow that its worker left in the middle becomes 'unknown' instead:
+-- see semel.take_flow.
 --
 -- A caller that mints p_execution may ask again after a lost answer: its own row of epoch 1 is 'fresh' to it. A row
 -- that a late worker holds locked inside its fenced transaction counts as in flight: nothing here blocks.
@@ -101,13 +101,6 @@ BEGIN
     END IF;
     SELECT t.execution, t.epoch INTO execution, epoch
     FROM semel.take_flow(p_tenant, p_operation, p_key, p_holder, p_lease, p_retain, p_resume) t;
-    IF begin_flow.epoch IS NOT NULL THEN
-        outcome := 'resume';
-        RETURN;
-    END IF;
-    SELECT CASE k.state WHEN 'unknown' THEN 'unknown' ELSE 'in_flight' END,
-           (extract(epoch FROM k.lease_expires_at - clock_timestamp()) * 1000)::bigint
-    INTO STRICT outcome, retry_after_ms
-    FROM semel.keys k WHERE k.tenant = p_tenant AND k.operation = p_operation AND k.key = p_key;
+    outcome := CASE WHEN begin_flow.epoch IS NULL THEN 'unknown' ELSE 'resume' END;
 END
 $$;

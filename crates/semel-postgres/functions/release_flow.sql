@@ -11,8 +11,7 @@ BEGIN
     FROM semel.flows f
     WHERE f.execution = p_execution AND k.tenant = f.tenant AND k.operation = f.operation AND k.key = f.key
       AND k.execution = p_execution;
-    UPDATE semel.flows f SET released = true, resting = false, failures = 0, cause = NULL,
-                                 lives_from = clock_timestamp()
+    UPDATE semel.flows f SET released = true, failures = 0, cause = NULL, lives_from = clock_timestamp()
     WHERE f.execution = p_execution;
 END
 $$;

@@ -6,8 +6,7 @@
 -- is kept until somebody has found out what happened. A staged job begins with its first worker: however long it
 -- waited, its life is before it.
 --
--- A worker that left it in the middle counts as a failure. After the fifth in a row the flow rests for a minute, and
--- the epoch is null as well: it may be what its workers die of.
+-- A worker that left it in the middle counts as a failure: the flow may be what it died of.
 CREATE OR REPLACE FUNCTION semel.take_flow(
     p_tenant text, p_operation text, p_key text, p_holder text, p_lease interval, p_retain interval, p_resume boolean,
     OUT execution uuid, OUT epoch bigint)
@@ -19,29 +18,17 @@ DECLARE
 BEGIN
     -- A later statement than the one that locked the key, so that it sees what the last worker committed.
     SELECT k.execution, k.holder, k.holder = 'staged' AS is_new_job, f.failures + 1 AS failures,
-           NOT (f.paused OR f.released OR k.holder = 'staged') AS was_left, f.resting
+           NOT (f.paused OR f.released OR k.holder = 'staged') AS was_left
     INTO STRICT v_flow
     FROM semel.keys k JOIN semel.flows f ON f.execution = k.execution
     WHERE k.tenant = p_tenant AND k.operation = p_operation AND k.key = p_key;
     execution := v_flow.execution;
-    IF (v_flow.was_left OR v_flow.resting) AND NOT p_resume THEN
+    IF v_flow.was_left AND NOT p_resume THEN
         UPDATE semel.keys k
         SET state = 'unknown', expires_at = v_now + interval '100 years'
         WHERE k.tenant = p_tenant AND k.operation = p_operation AND k.key = p_key;
         UPDATE semel.flows f
         SET cause = format('abandoned by its worker (%s); the policy of this flow is to hold', v_flow.holder)
-        WHERE f.execution = v_flow.execution;
-        RETURN;
-    END IF;
-    IF v_flow.was_left AND v_flow.failures >= 5 THEN
-        -- The epoch rises, so that the last worker, if it is still about, cannot leave it in the middle a second time.
-        UPDATE semel.keys k
-        SET epoch = k.epoch + 1, lease_expires_at = v_now + interval '1 minute'
-        WHERE k.tenant = p_tenant AND k.operation = p_operation AND k.key = p_key;
-        UPDATE semel.flows f
-        SET paused = true, resting = true, failures = v_flow.failures,
-            cause = format('its worker (%s) was lost, which makes %s failures in a row: it rests for a minute',
-                           v_flow.holder, v_flow.failures)
         WHERE f.execution = v_flow.execution;
         RETURN;
     END IF;
@@ -55,7 +42,7 @@ BEGIN
         WHERE f.execution = v_flow.execution;
     ELSE
         UPDATE semel.flows f
-        SET paused = false, resting = false, released = false,
+        SET paused = false, released = false,
             begun_at = CASE WHEN v_flow.is_new_job THEN v_now ELSE f.begun_at END
         WHERE f.execution = v_flow.execution;
     END IF;

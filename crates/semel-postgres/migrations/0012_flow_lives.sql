@@ -1,4 +1,4 @@
--- What a person did to a flow, and what became of its workers, as the next worker has to know it.
+-- What a person did to a flow, as the next worker has to know it.
 
 -- Workers lock the tables in this order. Where somebody keeps them in use for longer than this, migrate again later.
 SELECT set_config('lock_timeout', '10s', true);
@@ -8,9 +8,6 @@ SELECT set_config('lock_timeout', '0', true);
 -- Since when its life is counted: since somebody let it go on, if that is later than its beginning. However long it was
 -- held, a flow that goes on has its life before it.
 ALTER TABLE semel.flows ADD COLUMN lives_from timestamptz;
-
--- It pauses because it lost one worker after the other: nobody ended the last run.
-ALTER TABLE semel.flows ADD COLUMN resting boolean NOT NULL DEFAULT false;
 
 -- In which history of the database somebody said that a call did not happen. Restored to a time before the next attempt
 -- was counted, the row says the same, and the call may have been made.

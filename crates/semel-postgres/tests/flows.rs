@@ -214,6 +214,19 @@ async fn nobody_waits_for_a_late_worker_that_is_in_its_transaction() {
     assert_eq!(steps(&shop.store.read_flow(&late.lease).await.unwrap()), ["reserve"]);
 }
 
+/// Somebody whose change of the key is not committed yet, for whatever reason, keeps no client waiting.
+#[tokio::test]
+async fn nobody_waits_for_whoever_changes_the_key() {
+    let (shop, key) = (Shop::open().await, Key::random());
+    shop.begins(&key).await;
+    let mut client = shop.database.connect().await;
+    let changing = client.transaction().await.unwrap();
+    changing.execute("UPDATE semel.keys SET holder = 'another'", &[]).await.unwrap();
+    let asked = tokio::time::timeout(Duration::from_secs(20), shop.asks(&key)).await.expect("it waited for the change");
+    assert!(matches!(asked, Claim::InFlight { .. }), "{asked:?}");
+    changing.rollback().await.unwrap();
+}
+
 /// A commit whose acknowledgement was lost may still be on its way: who reads waits for it.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_journal_is_read_once_nothing_of_its_lease_is_under_way() {

@@ -1,12 +1,8 @@
--- What a person did to a flow, and what became of its workers, as the next worker has to know it.
+-- What a person did to a flow, as the next worker has to know it.
 
 -- Since when its life is counted: since somebody let it go on, if that is later than its beginning. However long it was
 -- held, a flow that goes on has its life before it.
 ALTER TABLE semel_flows ADD COLUMN lives_from INTEGER;
-
--- It pauses because it lost one worker after the other: nobody ended the last run.
-ALTER TABLE semel_flows ADD COLUMN resting INTEGER NOT NULL DEFAULT 0
-    CONSTRAINT semel_flows_resting CHECK (resting IN (0, 1));
 
 -- In which history of this file somebody said that a call did not happen. Restored to a time before the next attempt
 -- was counted, the row says the same, and the call may have been made.

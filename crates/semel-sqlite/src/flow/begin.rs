@@ -7,7 +7,7 @@ use semel::{Ask, Claim, Error, Execution, Lease, LeaseTerms};
 
 use super::no_flow;
 use super::row::{execute, query_opt};
-use super::take::{REST, Taken, check_worker, take_over};
+use super::take::{check_worker, take_over};
 use crate::key::Fence;
 use crate::lease::insert;
 use crate::probe::Standing;
@@ -52,9 +52,8 @@ impl Sqlite {
                 }
                 Standing::Lapsed { execution, epoch, .. } => {
                     match take_over(connection, ask, terms, (execution, epoch), now_ms)? {
-                        Taken::Given(journal) => Claim::Resume(*journal),
-                        Taken::Held => Claim::Unknown,
-                        Taken::Resting => Claim::InFlight { retry_after: REST },
+                        Some(journal) => Claim::Resume(journal),
+                        None => Claim::Unknown,
                     }
                 }
                 Standing::Done(stored) => Claim::Replay(stored),

@@ -24,7 +24,6 @@ pub(super) struct Head {
     cancelled: bool,
     released: bool,
     paused: bool,
-    resting: bool,
     restored: bool,
     input: Kept,
     unwinding: Option<Kept>,
@@ -51,7 +50,6 @@ impl Head {
             input: kept(row, 7)?.ok_or(rusqlite::Error::InvalidQuery)?,
             unwinding: kept(row, 9)?,
             holder: row.get(11)?,
-            resting: row.get(13)?,
         })
     }
 
@@ -59,11 +57,6 @@ impl Head {
     /// which nobody has begun, waits for a worker and has not lost one.
     pub(super) fn is_abandoned(&self) -> bool {
         !self.paused && !self.released && !self.is_new_job()
-    }
-
-    /// Whether nobody ended its last run, however long ago that was: it was abandoned, or rests since.
-    pub(super) fn was_left(&self) -> bool {
-        self.is_abandoned() || self.resting
     }
 
     /// Whether it is a job that nobody has begun.

@@ -1,7 +1,5 @@
 //! Taking flows over whose leases have ended.
 
-use std::time::Duration;
-
 use rusqlite::{Connection, Row};
 use semel::flow::Journal;
 use semel::{Ask, Error, Execution, Fingerprint, Key, LeaseTerms, OnExpiry, Scope};
@@ -10,7 +8,6 @@ use super::job::STAGED;
 use super::journal::Head;
 use super::row::{execute, query_all, query_opt};
 use super::{cut, held_until};
-use crate::error::millis;
 use crate::lease::{self, check_terms};
 use crate::probe::{execution, unreadable};
 use crate::store::Sqlite;
@@ -21,11 +18,6 @@ const RESUME_FLOW: &str = include_str!("../sql/flow/resume_flow.sql");
 const BEGIN_JOB: &str = include_str!("../sql/flow/begin_job.sql");
 const NOTE_CAUSE: &str = include_str!("../sql/flow/note_cause.sql");
 const NOTE_LOSS: &str = include_str!("../sql/flow/note_loss.sql");
-const REST_KEY: &str = include_str!("../sql/flow/rest.sql");
-
-/// After how many failures in a row a flow rests that lost its worker, and for how long.
-const RESTS_AFTER: u32 = 5;
-pub(super) const REST: Duration = Duration::from_secs(60);
 
 /// How many flows one turn takes over, and how much of what they recorded it reads, give or take the last one (I12).
 /// Others wait for the writer that long.
@@ -50,11 +42,9 @@ impl Sqlite {
             let due = query_all(connection, DUE_FLOWS, (flow, now_ms, limit.min(MAX_TAKEN)), due)?;
             let (mut taken, mut bytes) = (Vec::new(), 0);
             for (ask, run, epoch) in due {
-                let Taken::Given(journal) = take_over(connection, &ask, terms, (run, epoch), now_ms)? else {
-                    continue;
-                };
+                let Some(journal) = take_over(connection, &ask, terms, (run, epoch), now_ms)? else { continue };
                 bytes += bytes_of(&journal);
-                taken.push(*journal);
+                taken.push(journal);
                 if bytes >= MAX_TAKEN_BYTES {
                     break;
                 }
@@ -72,34 +62,27 @@ impl Sqlite {
     }
 }
 
-/// What became of a flow whose lease has ended.
-pub(super) enum Taken {
-    /// It is this worker's.
-    Given(Box<Journal>),
-    /// It was abandoned, and its policy is to be held.
-    Held,
-    /// It was abandoned again and again, and rests.
-    Resting,
-}
-
-/// Gives a flow whose lease has ended to a new worker, and fences the one before (I7). A worker that left it in the
-/// middle counts as a failure; after a few in a row the flow rests: it may be what its workers die of.
+/// Gives a flow whose lease has ended to a new worker, and fences the one before (I7). Nothing if it was abandoned and
+/// its policy is to be held: then it is. A worker that left it in the middle counts as a failure: the flow may be what
+/// it died of.
 pub(super) fn take_over(
     connection: &Connection,
     ask: &Ask,
     terms: &LeaseTerms,
     (run, epoch): (Execution, i64),
     now_ms: i64,
-) -> Result<Taken, Error> {
+) -> Result<Option<Journal>, Error> {
     let mut head = Head::read(connection, run, now_ms)?;
-    if terms.on_expiry == OnExpiry::Hold && head.was_left() {
+    if terms.on_expiry == OnExpiry::Hold && head.is_abandoned() {
         let cause = format!("abandoned by its worker ({}); the policy of this flow is to hold", head.holder);
         lease::hold(connection, ask, epoch, held_until(now_ms))?;
         execute(connection, NOTE_CAUSE, (run.as_uuid().as_bytes(), cut(&cause)))?;
-        return Ok(Taken::Held);
+        return Ok(None);
     }
-    if head.is_abandoned() && note_loss(connection, ask, (run, epoch), &mut head, now_ms)? {
-        return Ok(Taken::Resting);
+    if head.is_abandoned() {
+        head.failures = head.failures.saturating_add(1);
+        let cause = format!("its worker ({}) was lost", head.holder);
+        execute(connection, NOTE_LOSS, (run.as_uuid().as_bytes(), head.failures, cut(&cause)))?;
     }
     let lease = lease::take_over(connection, ask, terms, (run, epoch, None), now_ms)?;
     execute(connection, RESUME_FLOW, (run.as_uuid().as_bytes(),))?;
@@ -107,27 +90,7 @@ pub(super) fn take_over(
         execute(connection, BEGIN_JOB, (run.as_uuid().as_bytes(), now_ms))?;
         head.begin();
     }
-    Ok(Taken::Given(Box::new(head.journal(connection, lease, now_ms)?)))
-}
-
-/// Counts that a worker was lost, and says whether the flow rests because of that.
-fn note_loss(
-    connection: &Connection,
-    ask: &Ask,
-    (run, epoch): (Execution, i64),
-    head: &mut Head,
-    now_ms: i64,
-) -> Result<bool, Error> {
-    head.failures = head.failures.saturating_add(1);
-    let rests = head.failures >= RESTS_AFTER;
-    let mut cause = format!("its worker ({}) was lost", head.holder);
-    if rests {
-        cause += &format!(", which makes {} failures in a row: it rests for a minute", head.failures);
-        let name = (ask.scope.tenant(), ask.scope.operation(), ask.key.as_str());
-        execute(connection, REST_KEY, (name.0, name.1, name.2, epoch, now_ms.saturating_add(millis(REST))))?;
-    }
-    execute(connection, NOTE_LOSS, (run.as_uuid().as_bytes(), head.failures, cut(&cause), rests))?;
-    Ok(rests)
+    head.journal(connection, lease, now_ms).map(Some)
 }
 
 /// Refuses terms that cannot work, and the name by which jobs are known that nobody has begun.

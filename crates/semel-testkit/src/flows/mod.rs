@@ -145,7 +145,7 @@ macro_rules! flow_conformance_tests {
                 an_abandoned_flow_whose_policy_is_to_hold_is_held,
                 no_worker_is_called_as_jobs_are,
                 a_policy_of_holding_lets_what_nobody_left_go_on,
-                a_flow_that_loses_five_workers_in_a_row_rests,
+                a_lost_worker_counts_as_a_failure,
                 whatever_a_worker_records_ends_the_failures_before_it,
                 a_flow_of_a_restored_database_is_told_as_such,
             }

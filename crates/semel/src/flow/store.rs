@@ -35,8 +35,7 @@ pub trait FlowStore: Store {
     /// flow is given to one caller only. With [`crate::OnExpiry::Hold`] abandoned flows become *unknown* instead; jobs
     /// that nobody has begun, flows that paused, and flows that an operator let go on are resumed all the same.
     ///
-    /// A worker that was lost counts as a failure. If that makes five in a row, with nothing recorded between them, the
-    /// flow rests for a minute before it is given to another: it may be what its workers die of.
+    /// A worker that was lost counts as a failure: the flow may be what it died of.
     fn take_flows(
         &self,
         flow: &str,
