@@ -31,7 +31,7 @@ pub(crate) fn run(name: &str, arguments: &[&str]) -> Result<()> {
         for (name, measures) in BENCHMARKS {
             println!("  {name:<8} {measures}");
         }
-        println!("  {ALL:<8} all of these with the same ARGS, about an hour and a half; then {DOCUMENT}");
+        println!("  {ALL:<8} all of these with the same ARGS, about two hours; then {DOCUMENT}");
         println!("  {DOCUMENT:<8} writes docs/reference/benchmarks.md from what full runs have left in target/bench");
         return Ok(());
     }
