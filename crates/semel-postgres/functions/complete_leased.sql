@@ -1,4 +1,5 @@
--- Stores the reply of leased work and ends its lease, in a fenced transaction. Returns the execution.
+-- Stores the reply of leased work and ends its lease, in a fenced transaction. Returns the execution. SM001 if the
+-- lease was lost (I7), SM014 if it is a flow that is to be undone.
 CREATE OR REPLACE FUNCTION semel.complete_leased(
     p_tenant text, p_operation text, p_key text, p_execution uuid, p_epoch bigint,
     p_status integer, p_headers bytea, p_body bytea,
@@ -15,6 +16,7 @@ BEGIN
     IF NOT FOUND THEN
         RAISE EXCEPTION 'the lease was lost: epoch % is over', p_epoch USING ERRCODE = 'SM001';
     END IF;
+    PERFORM semel.require_wanted(p_execution);
     RETURN p_execution;
 END
 $$;

@@ -1,6 +1,7 @@
 -- Counts attempt p_number, from one, of a call, in a transaction of its own, and returns how many are counted. The call
 -- leaves after its commit. The first attempt records the intent: provider and derived key, which stay as they are from
--- then on (I8). One out of its turn, or of a call that is settled, is refused. SM001 if the lease was lost (I7).
+-- then on (I8). One out of its turn, or of a call that is settled, is refused. SM001 if the lease was lost (I7), SM014
+-- if the flow is to be undone.
 --
 -- Counted again after a lost answer, the last attempt moves to now, unless its end is recorded: the call leaves after
 -- this answer. Nothing else changes.
@@ -18,6 +19,7 @@ DECLARE
 BEGIN
     PERFORM semel.require_durable_commit();
     PERFORM semel.fence(p_tenant, p_operation, p_key, p_execution, p_epoch, NULL);
+    PERFORM semel.require_wanted(p_execution);
     -- Once the row is had: the call has not left while this waited for it.
     v_now := clock_timestamp();
     SELECT s.kind::text AS kind, s.state::text AS state, coalesce(s.attempts::text, '') AS attempts INTO v_step

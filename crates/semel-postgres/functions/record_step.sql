@@ -1,5 +1,6 @@
 -- Records the end of a step in the fenced transaction that did it, so that both are durable or neither is (I1). A step
--- that is recorded already is SM004: roll back, its effect is committed (I2). SM001 if the lease was lost (I7).
+-- that is recorded already is SM004: roll back, its effect is committed (I2). SM001 if the lease was lost (I7), SM014
+-- if the flow is to be undone.
 --
 -- The lease runs on from now if half of it is over: while the step held the row, nobody could renew it.
 CREATE OR REPLACE FUNCTION semel.record_step(
@@ -19,6 +20,7 @@ BEGIN
     IF NOT FOUND THEN
         RAISE EXCEPTION 'the lease was lost: epoch % is over', p_epoch USING ERRCODE = 'SM001';
     END IF;
+    PERFORM semel.require_wanted(p_execution);
     IF v_ends < v_now + p_lease / 2 THEN
         UPDATE semel.keys k
         SET lease_expires_at = v_now + p_lease, expires_at = v_now + p_retain

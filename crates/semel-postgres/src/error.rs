@@ -15,6 +15,7 @@ const INCARNATION: &str = "SM009";
 const RELAYS_RUN: &str = "SM010";
 const AHEAD: &str = "SM011";
 const PARTITION_LOST: &str = "SM012";
+const CANCELLED: &str = "SM014";
 
 /// The SQLSTATE beneath an error that a statement caused, for handlers that turn a violated constraint into an answer.
 pub fn sql_state(error: &Error) -> Option<&SqlState> {
@@ -65,6 +66,7 @@ pub(crate) fn classify(error: tokio_postgres::Error) -> Error {
     let message = reported.message();
     match reported.code().code() {
         FENCED | RELAY_FENCED | PARTITION_LOST => Error::Fenced,
+        CANCELLED => Error::Cancelled,
         AHEAD => ahead(reported.detail()),
         TOO_MANY_EVENTS => too_many_events(message, reported.detail()),
         INCARNATION => incarnation(reported.detail()),

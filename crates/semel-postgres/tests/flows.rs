@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use semel::event::EventId;
 use semel::flow::{
-    Attempt, FlowState, FlowStore, Job, Journal, Kept, Kind, MAX_JOBS, MAX_KEPT_BYTES, Settled, Start, State,
+    Attempt, Change, FlowState, FlowStore, Job, Journal, Kept, Kind, MAX_JOBS, MAX_KEPT_BYTES, Settled, Start, State,
 };
 use semel::operator::Audit;
 use semel::{
@@ -14,7 +14,7 @@ use semel::{
     Tx as _,
 };
 use semel_postgres::tokio_postgres::Client;
-use semel_postgres::{Options, Postgres, Statements};
+use semel_postgres::{Isolation, Options, Postgres, Statements};
 use semel_testkit::counts::rounds;
 use semel_testkit::database::TempDatabase;
 use semel_testkit::poll::until;
@@ -90,6 +90,11 @@ fn kept(bytes: &[u8]) -> Kept {
 
 fn done(step: &str) -> Settled {
     Settled { step: step.to_owned(), kind: Kind::Commit, state: State::Done, result: kept(b"1") }
+}
+
+fn completion(execution: Execution) -> Completion {
+    let stored = Stored { execution, status: 201, headers: "".into(), body: "".into(), sealed_by: None };
+    Completion { stored, keep_effect: true, failed: false, retain: Duration::from_secs(60) }
 }
 
 fn job() -> Job {
@@ -168,15 +173,8 @@ async fn what_sql_and_rust_stage_in_one_transaction_has_different_keys() {
         tx.execute(STAGE, &[]).await.unwrap();
         tx.stage(job());
         tx.stage(job());
-        let stored = Stored {
-            execution: tx.execution(),
-            status: 201,
-            headers: Default::default(),
-            body: Default::default(),
-            sealed_by: None,
-        };
-        let retain = Duration::from_secs(60);
-        tx.complete(&Completion { stored, keep_effect: true, failed: false, retain }).await.unwrap();
+        let completion = completion(tx.execution());
+        tx.complete(&completion).await.unwrap();
         assert_eq!(shop.staged().await, expected);
 
         // In a step both derive from its name, and so do events.
@@ -239,6 +237,48 @@ async fn a_journal_is_read_once_nothing_of_its_lease_is_under_way() {
     until("the reader waits", async || client.query_one(WAITING, &[]).await.unwrap().get::<_, i64>(0) > 0).await;
     tx.record(&done("reserve")).await.unwrap();
     assert_eq!(steps(&reading.await.unwrap()), ["reserve"]);
+}
+
+/// What a step has done when its flow is cancelled is committed with its record, and undone with it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cancellation_waits_for_a_step_that_is_under_way() {
+    let shop = Shop::open().await;
+    let lease = shop.begins(&Key::random()).await.lease;
+    let tx = shop.store.begin_step(&lease, "reserve").await.unwrap();
+    let (store, run) = (shop.store.clone(), lease.execution);
+    let not_wanted = Audit { actor: "tester".to_owned(), reason: "not wanted".to_owned() };
+    let cancelling = tokio::spawn(async move { store.cancel_flow(run, &not_wanted, false).await.unwrap() });
+    let client = shop.database.connect().await;
+    until("the operator waits", async || client.query_one(WAITING, &[]).await.unwrap().get::<_, i64>(0) > 0).await;
+    tx.record(&done("reserve")).await.unwrap();
+    assert!(matches!(cancelling.await.unwrap(), Change::Made(_)));
+    let journal = shop.store.read_flow(&lease).await.unwrap();
+    assert_eq!((steps(&journal), journal.cancelled), (vec!["reserve"], true));
+}
+
+/// Above READ COMMITTED, a worker that waited for a cancellation has a snapshot from before it. It is told to begin
+/// again, and does not end the flow behind the operator's back.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cancellation_is_seen_by_a_worker_that_waited_for_it() {
+    let shop = Shop::open().await;
+    let options = Options { isolation: Isolation::Serializable, ..Options::default() };
+    let store = Postgres::open(&shop.database.url(), options).unwrap();
+    let lease = shop.begins(&Key::random()).await.lease;
+    let mut operator = shop.database.connect().await;
+    let cancelling = operator.transaction().await.unwrap();
+    let cancel = format!("SELECT semel.cancel_flow('{}', 'tester', 'not wanted')", lease.execution);
+    cancelling.batch_execute(&cancel).await.unwrap();
+    let (worker, late) = (store.clone(), lease.clone());
+    let beginning = tokio::spawn(async move { worker.begin_step(&late, "finish").await.map(drop) });
+    let client = shop.database.connect().await;
+    until("the worker waits", async || client.query_one(WAITING, &[]).await.unwrap().get::<_, i64>(0) > 0).await;
+    cancelling.commit().await.unwrap();
+    let waited = beginning.await.unwrap();
+    assert!(matches!(waited, Err(Error::Conflict(_))), "{waited:?}");
+    let tx = store.begin_step(&lease, "finish").await.unwrap();
+    let ended = tx.complete(&completion(lease.execution)).await;
+    assert!(matches!(ended, Err(Error::Cancelled)), "{ended:?}");
+    assert_eq!(shop.number("SELECT count(*) FROM semel.keys WHERE state = 'in_progress'").await, 1);
 }
 
 /// I8: the call leaves after the count is had, so it is given its time from then on, however long the count waited.

@@ -10,7 +10,7 @@ use semel::{Ask, Error, Event, Execution, Lease, failpoint};
 use crate::deferred::Deferred;
 use crate::error::classify;
 use crate::flow::job::Staged;
-use crate::flow::step;
+use crate::flow::step::{self, require_wanted};
 use crate::inbox::isolated::Message;
 use crate::inflight::Guard;
 use crate::key::{self, Fence};
@@ -395,9 +395,10 @@ impl semel::Tx for Tx {
             Purpose::Claim { ask, expired } => {
                 turn.run(|connection| key::complete(connection, ask, *expired, completion, now_ms))?;
             }
-            Purpose::Fence { lease, .. } => {
-                turn.run(|connection| Fence::of(lease).complete(connection, completion, now_ms))?;
-            }
+            Purpose::Fence { lease, .. } => turn.run(|connection| {
+                require_wanted(connection, lease)?;
+                Fence::of(lease).complete(connection, completion, now_ms)
+            })?,
             Purpose::Business => return Err(misuse("a transaction without a key has no reply to store; commit it")),
         }
         self.finish(news).await

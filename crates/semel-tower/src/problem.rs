@@ -198,7 +198,7 @@ impl From<semel::Error> for Problem {
                 tracing::warn!("a keyed request took longer than the transaction deadline");
                 Problem::of(&code::DEADLINE_EXCEEDED, error.to_string()).retry_after(RETRY_AFTER)
             }
-            Error::Fenced => Problem::in_flight(RETRY_AFTER),
+            Error::Fenced | Error::Cancelled => Problem::in_flight(RETRY_AFTER),
             Error::Advanced(_) => {
                 tracing::error!(%error, "a handler repeated a committed step; it must look at recovery_point first");
                 let detail = "the service tried a step of this work a second time; the step was refused";

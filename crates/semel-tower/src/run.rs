@@ -131,7 +131,7 @@ pub(crate) fn outcome_of(error: &Error) -> &'static str {
         Error::Unavailable(_) | Error::Conflict(_) | Error::Raced | Error::Ambiguous(_) | Error::RolledBack => {
             "unavailable"
         }
-        Error::Fenced => "in_flight",
+        Error::Fenced | Error::Cancelled => "in_flight",
         _ => "rolled_back",
     }
 }

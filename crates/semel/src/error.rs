@@ -35,6 +35,9 @@ pub enum Error {
     /// The lease was lost: another worker took over, and this one's write was refused (I7).
     #[error("the lease was lost to another worker; this one's write was refused")]
     Fenced,
+    /// An operator asked for the flow to be undone: nothing new of it begins, and what this worker did is rolled back.
+    #[error("an operator asked for the flow to be undone; nothing new of it begins")]
+    Cancelled,
     /// The work under the lease stands at another recovery point than the lease says: a step has been committed
     /// already.
     #[error("the work stands at {}, not where the lease says; go on from there", at_or_start(.0.as_ref()))]

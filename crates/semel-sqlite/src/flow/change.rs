@@ -68,7 +68,7 @@ impl Sqlite {
         self.change_flow(seen, "flow_resolved", audit, dry_run, judge, make).await
     }
 
-    /// A worker that runs learns of it when it reads the journal; nobody is fenced.
+    /// A worker that runs keeps its lease, to record what became of a call, and begins nothing new.
     pub(super) async fn ask_to_undo(&self, seen: Seen, audit: &Audit, dry_run: bool) -> Result<Change, Error> {
         let run = seen.execution;
         let judge = |connection: &Connection, flow: &FlowRecord| {

@@ -18,6 +18,7 @@ const INTEND_CALL: &str = include_str!("../sql/flow/intend_call.sql");
 const COUNT_ATTEMPT: &str = include_str!("../sql/flow/count_attempt.sql");
 const COUNT_AGAIN: &str = include_str!("../sql/flow/count_again.sql");
 const GET_ON: &str = include_str!("../sql/flow/get_on.sql");
+const IS_UNWANTED: &str = include_str!("../sql/flow/is_unwanted.sql");
 const END_ATTEMPT: &str = include_str!("../sql/flow/end_attempt.sql");
 
 /// Where a recorded step stands.
@@ -44,8 +45,16 @@ impl Recorded {
 /// Records a step that ended in the turn in which it did, whose fence was seen to hold (I1, I7). [`Error::Raced`] if it
 /// is recorded already: then the turn has to be rolled back, so that its effect is not committed a second time (I2).
 pub(crate) fn record(connection: &Connection, lease: &Lease, settled: &Settled, now_ms: i64) -> Result<(), Error> {
+    require_wanted(connection, lease)?;
     insert(connection, lease.execution, settled, now_ms)?;
     Fence::of(lease).prolong(connection, now_ms)
+}
+
+/// [`Error::Cancelled`] if an operator has asked for the flow to be undone and nobody has recorded yet that it is:
+/// nothing new of it begins. Work that is no flow is always wanted.
+pub(crate) fn require_wanted(connection: &Connection, lease: &Lease) -> Result<(), Error> {
+    let unwanted = query_opt(connection, IS_UNWANTED, (lease.execution.as_uuid().as_bytes(),), |row| row.get(0))?;
+    if unwanted == Some(true) { Err(Error::Cancelled) } else { Ok(()) }
 }
 
 impl Sqlite {
@@ -63,6 +72,7 @@ impl Sqlite {
     pub(super) async fn count_sending(&self, lease: &Lease, attempt: &Attempt<'_>) -> Result<(), Error> {
         self.transact(None, |connection| {
             Fence::of(lease).check(connection)?;
+            require_wanted(connection, lease)?;
             count(connection, lease.execution, attempt, self.now_ms())
         })
         .await

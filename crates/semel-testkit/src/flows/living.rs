@@ -99,6 +99,35 @@ pub async fn a_cancelled_flow_is_undone_and_answers_so<H: Harness>() {
     assert_eq!((shop.added("undo reserve", &key).await, shop.added("finish", &key).await), (1, 0));
 }
 
+/// A worker that is at it when its flow is cancelled begins nothing new. What is done is undone, a call included whose
+/// attempt was counted before.
+pub async fn a_flow_that_is_cancelled_while_it_runs_begins_no_further_call<H: Harness>() {
+    let mut shop = Shop::<H>::open().await;
+    let cases: [(&str, &[&str]); 5] = [
+        ("reserve done", &[]),
+        ("before charge", &["charge", "refund"]),
+        ("after charge", &["charge", "refund"]),
+        ("charge done", &["charge", "refund"]),
+        ("confirm done", &["charge", "ship", "confirm", "recall", "refund"]),
+    ];
+    for (place, deeds) in cases {
+        let key = Key::random();
+        shop.world = World::new();
+        shop.world.trap.hold(place);
+        let worker = shop.worker(shipped::<H>).await;
+        let running = worker.insists(shop.lab.ask(&key));
+        shop.world.trap.springs_at(place).await;
+        let execution = shop.shows(&key).await.record.execution;
+        let change = shop.lab.store().cancel_flow(execution, &audit("not wanted"), false).await.unwrap();
+        assert!(matches!(&change, Change::Made(flow) if flow.state == FlowState::Running), "{change:?}");
+        shop.world.trap.thaw();
+        assert_eq!(running.await.unwrap().unwrap().reply().status(), 422, "{place}");
+        answers(&shop, &key, "flow-cancelled").await;
+        assert_eq!(shop.world.remote.deeds(), deeds, "{place}");
+        assert_eq!((shop.added("undo reserve", &key).await, shop.added("finish", &key).await), (1, 0), "{place}");
+    }
+}
+
 /// I12: a flow that has not ended when its life is over is undone.
 pub async fn a_flow_whose_life_is_over_is_undone<H: Harness>() {
     let (shop, key) = (Shop::<H>::open().await, Key::random());

@@ -8,7 +8,7 @@ use semel::operator::Audit;
 use semel::{Ask, Claim, Error, Execution, Key, Lease, Scope, Store};
 
 use super::harness::Harness;
-use super::lab::{FLOW, INPUT, Lab, audit, done, entry, holding_terms, kept, start, terms};
+use super::lab::{FLOW, INPUT, Lab, audit, done, entry, holding_terms, kept, start, steps, terms};
 
 /// The newest come first, and filters filter.
 pub async fn flows_are_listed_the_newest_first_and_by_what_is_asked<H: Harness>() {
@@ -130,6 +130,9 @@ pub async fn the_late_worker_of_a_flow_that_is_let_go_on_is_fenced<H: Harness>()
         assert!(matches!(lab.store().renew(&late.lease, late.lease.lease_for).await, Err(Error::Fenced)));
         let taken = lab.store().take_flows(FLOW, &holding_terms(), 10).await.unwrap();
         assert_eq!(taken.iter().map(|journal| journal.lease.execution).collect::<Vec<_>>(), [run]);
+        if cancels {
+            lab.store().unwind_flow(&taken[0].lease, &kept(b"{}")).await.unwrap();
+        }
         lab.commits(&taken[0].lease, "reserve", "effect").await.unwrap();
         lab.abandons().await;
         assert_eq!(lab.store().take_flows(FLOW, &holding_terms(), 10).await.unwrap(), Vec::new());
@@ -296,13 +299,72 @@ pub async fn a_cancelled_flow_is_told_to_be_undone<H: Harness>() {
         made(lab.store().cancel_flow(journal.lease.execution, &audit("not wanted"), false).await);
     }
     assert_eq!(lab.harness.audits("not wanted").await, 2);
-    assert!(lab.reads(&running.lease).await.cancelled, "its worker goes on and sees it");
+    assert!(lab.reads(&running.lease).await.cancelled, "its worker has its lease and sees it");
     let taken = lab.takes_one(FLOW).await;
     assert_eq!((taken.lease.execution, taken.cancelled), (paused.lease.execution, true));
     assert_eq!(lab.shows(&paused.lease).await.changes[0].action, "flow_cancelled");
     lab.abandons().await;
     let both = lab.takes(FLOW).await;
     assert!(both.len() == 2 && both.iter().all(|journal| journal.cancelled), "{both:?}");
+}
+
+/// Once a cancellation has returned, nothing new of the flow begins. What became of a call is recorded all the same,
+/// and so is what undoes the flow, once it is being undone.
+pub async fn nothing_new_of_a_cancelled_flow_begins<H: Harness>() {
+    let lab = Lab::<H>::open().await;
+    let (store, lease) = (lab.store(), lab.begins().await.lease);
+    lab.commits(&lease, "reserve", "kept").await.unwrap();
+    lab.counts(&lease, "charge", 1).await.unwrap();
+    made(store.cancel_flow(lease.execution, &audit("not wanted"), false).await);
+    let refusals = [
+        ("commit", lab.commits(&lease, "deliver", "late").await),
+        ("finish", lab.finishes(&lease, 201, "late").await.map(drop)),
+        ("refuse at the end", lab.finishes(&lease, 422, "late").await.map(drop)),
+        ("count the first attempt", lab.counts(&lease, "mail", 1).await),
+        ("count an attempt again", lab.counts(&lease, "charge", 1).await),
+        ("count another attempt", lab.counts(&lease, "charge", 2).await),
+    ];
+    for (what, refused) in refusals {
+        assert!(matches!(refused, Err(Error::Cancelled)), "{what}: {refused:?}");
+    }
+    store.end_attempt(&lease, "charge", 1, Fault::Unknown, "it was cut").await.unwrap();
+    store.settle_step(&lease, &done("charge", Kind::Call, b"1")).await.unwrap();
+    assert_eq!(steps(&lab.reads(&lease).await), ["reserve", "charge"]);
+    assert_eq!((lab.harness.count("kept").await, lab.harness.count("late").await), (1, 0));
+
+    store.unwind_flow(&lease, &kept(b"{}")).await.unwrap();
+    lab.counts(&lease, "~undo.charge", 1).await.unwrap();
+    lab.commits(&lease, "~undo.reserve", "undone").await.unwrap();
+    lab.finishes(&lease, 201, "ended").await.unwrap();
+    assert_eq!((lab.harness.count("undone").await, lab.harness.count("ended").await), (1, 1));
+}
+
+/// A step that is being committed and a cancellation come one after the other, whichever is first.
+pub async fn a_step_and_a_cancellation_come_one_after_the_other<H: Harness>() {
+    let lab = Lab::<H>::open().await;
+    for round in 0..10 {
+        let (lease, label) = (lab.begins().await.lease, format!("round {round}"));
+        let not_wanted = audit("not wanted");
+        let cancelling = lab.store().cancel_flow(lease.execution, &not_wanted, false);
+        let committing = lab.commits(&lease, "reserve", &label);
+        let (cancelled, committed) = if round % 2 == 0 {
+            tokio::join!(cancelling, committing)
+        } else {
+            let (committed, cancelled) = tokio::join!(committing, cancelling);
+            (cancelled, committed)
+        };
+        made(cancelled);
+        let counted = match committed {
+            Ok(()) => 1,
+            // Above READ COMMITTED it may have begun too early to see the cancellation, and is told to begin again.
+            Err(Error::Cancelled | Error::Conflict(_)) => 0,
+            Err(other) => panic!("the step was refused for another reason: {other:?}"),
+        };
+        assert_eq!(lab.harness.count(&label).await, counted);
+        let next = lab.commits(&lease, "deliver", &label).await;
+        assert!(matches!(next, Err(Error::Cancelled)), "{next:?}");
+        assert_eq!(lab.harness.count(&label).await, counted);
+    }
 }
 
 /// What has ended cannot be undone, and what is in doubt has to be resolved first.

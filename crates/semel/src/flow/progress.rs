@@ -64,6 +64,8 @@ impl Ending {
     pub(super) fn of(error: &Error) -> Ending {
         match error {
             Error::Store(StoreError::Fenced) => Ending::Lost,
+            // Whoever takes it up next, which is at once, reads that it is to be undone.
+            Error::Store(StoreError::Cancelled) => Ending::Paused(Duration::ZERO),
             Error::Changed(changed) => Ending::Broken { cause: text_of(error), changed: Some(changed.clone()) },
             _ => Ending::Broken { cause: text_of(error), changed: None },
         }

@@ -15,9 +15,9 @@ use super::journal::{Entry, Kind, State};
 use super::run::{Run, written};
 use super::since::Since;
 use super::store::{Attempt, FlowStore};
-use crate::intent::{self, LookedUp, Next, Reason, Standing};
+use crate::intent::{self, Fault, LookedUp, Next, Reason, Standing};
 use crate::provider::{Call, Found, Provider};
-use crate::{failpoint, observe};
+use crate::{Error as StoreError, failpoint, observe};
 
 /// Whether JSON is the result of a call.
 type Fits = fn(&[u8]) -> serde_json::Result<()>;
@@ -145,8 +145,14 @@ impl<'r, S: FlowStore> Pursuit<'r, S> {
         let opened = if self.restored && self.standing.attempts == 0 { self.standing.age } else { Duration::ZERO };
         let (step, provider, key) = (self.step, self.provider.name.as_str(), self.key.as_str());
         let attempt = Attempt { step, provider, key, number, opened };
-        let mut trying = self.run.trying();
-        while let Err(error) = self.run.store().count_attempt(&self.run.lease, &attempt).await {
+        let (store, lease) = (self.run.store(), &self.run.lease);
+        let (mut trying, mut asked_before) = (self.run.trying(), false);
+        while let Err(error) = store.count_attempt(lease, &attempt).await {
+            if asked_before && matches!(error, StoreError::Cancelled) {
+                // It may be counted, if it was the answer that got lost, and it has not left: nobody has to doubt it.
+                let _ = store.end_attempt(lease, step, number, Fault::Retryable, "it was not sent").await;
+            }
+            asked_before = true;
             trying.again(error).await.map_err(|error| self.run.stop(error.into()))?;
         }
         if !self.recorded {

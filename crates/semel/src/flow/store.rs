@@ -16,6 +16,10 @@ use crate::{Ask, Claim, Error, Execution, Lease, LeaseTerms};
 /// checked under a row lock that is held to the commit. Each method but [`FlowStore::begin_step`] is one commit: after
 /// `Ok` it is durable, after an error nothing of it is there, save for [`Error::Ambiguous`]. Asking again for what was
 /// done already changes nothing, so that a lost answer is simply asked for again.
+///
+/// Once [`FlowStore::cancel_flow`] has returned, nothing new of the flow begins: no attempt is counted, no step of a
+/// transaction is recorded, and the flow does not end, all refused with [`Error::Cancelled`], until
+/// [`FlowStore::unwind_flow`] has recorded that it is undone. What became of a call is recorded all the same.
 pub trait FlowStore: Store {
     /// Leases a key for a flow.
     ///
@@ -118,7 +122,8 @@ pub trait FlowStore: Store {
         dry_run: bool,
     ) -> impl Future<Output = Result<Change, Error>> + Send;
 
-    /// Asks for a flow to be undone. Its worker, or the next one, does that.
+    /// Asks for a flow to be undone. It waits for a step that is being committed; after that nothing new begins, and
+    /// its worker, or the next one, undoes what is done.
     fn cancel_flow(
         &self,
         flow: impl Into<Seen> + Send,

@@ -15,8 +15,9 @@ use crate::database::{Database, with_store};
 
 const AFTER_HELP: &str = "\
 Steps that are done and have a compensation are undone, the last one first; then the flow ends as failed and the client
-gets a reply that says so. A call under way is settled first: nothing is undone that may not have happened. Whoever runs
-the flow next does that; one that runs now goes on until its run ends, and may complete before it is told.
+gets a reply that says so. A call under way is settled first: nothing is undone that may not have happened. A worker
+that is at it now begins nothing new from here on: no step commits, and the flow does not complete. A call that was
+counted before may still be on its way, and is undone, too. The command waits for a step that is being committed.
 
 A held flow has to be resolved or retried first. That, and a flow that has ended, are refused (exit code 4).
 
@@ -48,8 +49,8 @@ pub(crate) struct Arguments {
     pub(super) settings: Settings,
 }
 
-/// Asks for a flow to be undone. After the commit its worker, or the next one, does that and the audit row says who and
-/// why; after a failure or a crash before it, nothing has changed.
+/// Asks for a flow to be undone. After the commit nothing new of it begins, its worker, or the next one, undoes what is
+/// done, and the audit row says who and why; after a failure or a crash before it, nothing has changed.
 pub(crate) async fn run(config: &Config, arguments: &Arguments) -> Result<Done> {
     let (audit, asks) = (arguments.change.audit()?, arguments.change.consent.asks()?);
     let database = Database::open_migrated(config).await?;
