@@ -18,7 +18,9 @@ type Pending<'a> = Pin<Box<dyn Future<Output = Result<Vec<Row>, Error>> + Send +
 ///
 /// The driver sends a message when its future is first polled, so polling them once in order puts them on the wire in
 /// order. A message that fails at once, for example because a value does not fit its type, may never have been sent;
-/// then nothing after it is sent either, so that no COMMIT follows a statement which the server has not seen.
+/// then nothing after it is sent either, so that no COMMIT follows a statement which the server has not seen. It may
+/// also have been answered in that very moment, where the thread was held up: then the server refused it because of one
+/// before it, whose answer says why.
 #[derive(Default)]
 pub(crate) struct Flight<'a> {
     pending: Vec<Pending<'a>>,
@@ -28,7 +30,7 @@ pub(crate) struct Flight<'a> {
 pub(crate) enum Flown {
     /// Everything was sent, and these are the answers.
     Answered(Vec<Result<Vec<Row>, Error>>),
-    /// The flight broke off before its last message was sent; this is why.
+    /// The flight broke off before its last message was sent; this is the first failure.
     Grounded(Error),
 }
 
@@ -68,14 +70,23 @@ impl<'a> Flight<'a> {
                 match pending.as_mut().poll(context) {
                     // The last message may have been sent and the connection lost in this very moment, so its failure
                     // is an answer like any other.
-                    Poll::Ready(Err(error)) if position < last => return Poll::Ready(Some(error)),
+                    Poll::Ready(Err(error)) if position < last => return Poll::Ready(Some((position, error))),
                     Poll::Ready(result) => *answer = Some(result),
                     Poll::Pending => {}
                 }
             }
             Poll::Ready(None)
         });
-        if let Some(error) = grounded.await {
+        if let Some((position, error)) = grounded.await {
+            for (pending, answer) in self.pending.iter_mut().zip(answers).take(position) {
+                let answer = match answer {
+                    Some(answer) => answer,
+                    None => pending.as_mut().await,
+                };
+                if let Err(first) = answer {
+                    return Flown::Grounded(first);
+                }
+            }
             return Flown::Grounded(error);
         }
         if let Some(point) = sent {
@@ -139,5 +150,48 @@ impl<'a> Prepared<'a> {
 
     fn values(&self) -> Vec<&(dyn ToSql + Sync)> {
         self.params.iter().map(|(value, _)| *value).collect()
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    /// An error of the driver that can be told from others.
+    fn error(setting: &str) -> Error {
+        setting.parse::<tokio_postgres::Config>().unwrap_err()
+    }
+
+    fn flight<'a>(pending: Vec<Pending<'a>>) -> Flight<'a> {
+        Flight { pending }
+    }
+
+    /// An answer that is not there when the message is sent.
+    fn later<'a>(answer: Result<Vec<Row>, Error>) -> Pending<'a> {
+        Box::pin(async {
+            tokio::task::yield_now().await;
+            answer
+        })
+    }
+
+    #[tokio::test]
+    async fn the_first_failure_is_told_also_when_a_later_answer_is_there_before_it() {
+        let (first, second) = (error("port=first"), error("nothing=second"));
+        let told = format!("{first:?}");
+        assert_ne!(told, format!("{second:?}"));
+        let never_sent: Pending<'_> = Box::pin(async { panic!("COMMIT was sent behind a failure") });
+        let at_once: Pending<'_> = Box::pin(async { Err(second) });
+        let flown = flight(vec![later(Ok(Vec::new())), later(Err(first)), at_once, never_sent]).fly_past(None).await;
+        assert!(matches!(flown, Flown::Grounded(error) if format!("{error:?}") == told));
+    }
+
+    #[tokio::test]
+    async fn nothing_is_sent_behind_a_message_that_fails_at_once() {
+        let at_once: Pending<'_> = Box::pin(async { Err(error("port=alone")) });
+        let never_sent: Pending<'_> = Box::pin(async { panic!("COMMIT was sent behind a failure") });
+        let flown = flight(vec![later(Ok(Vec::new())), at_once, never_sent]).fly_past(None).await;
+        let told = format!("{:?}", error("port=alone"));
+        assert!(matches!(flown, Flown::Grounded(error) if format!("{error:?}") == told));
     }
 }
