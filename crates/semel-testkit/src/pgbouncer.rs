@@ -2,9 +2,10 @@
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::account::{Account, find_program};
@@ -13,6 +14,12 @@ use crate::cluster::{free_port, target_dir};
 
 const PORT_ATTEMPTS: u32 = 5;
 const WAIT: Duration = Duration::from_secs(20);
+const SETTINGS: &str = "pgbouncer.ini";
+const LOG: &str = "pgbouncer.log";
+/// How often it is started again at most.
+const RESTARTS: u32 = 10;
+/// How often somebody looks whether it still runs.
+const LOOK: Duration = Duration::from_millis(50);
 
 /// For how long a client of the pooler has a session of the server to itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,14 +31,24 @@ pub enum Mode {
 }
 
 /// A running pooler. Dropping it ends it.
+///
+/// One that ends by itself is started again on the same port, as a service manager does, and says so: version 1.18,
+/// which Debian has, dies now and then when a request to cancel arrives under load (its issue 822). A failed test keeps
+/// the log.
 #[derive(Debug)]
 pub struct Bouncer {
-    child: Child,
+    process: Arc<Mutex<Process>>,
     server: PostgresUrl,
     port: u16,
     account: Account,
     dir: PathBuf,
-    home: PathBuf,
+}
+
+/// The process, for as long as it is wanted.
+#[derive(Debug)]
+struct Process {
+    child: Child,
+    wanted: bool,
 }
 
 impl Bouncer {
@@ -54,19 +71,15 @@ impl Bouncer {
         loop {
             let home = account.directory(&dir)?;
             let port = free_port()?;
-            let settings = home.join("pgbouncer.ini");
-            account.write(&settings, &configuration(mode, &server, port))?;
-            let log = std::fs::File::create(home.join("pgbouncer.log"))?;
-            let child = account
-                .command(&program)
-                .arg(&settings)
-                .current_dir(&home)
-                .stdout(Stdio::null())
-                .stderr(log)
-                .spawn()?;
-            let mut bouncer = Bouncer { child, server: server.clone(), port, account, dir: dir.clone(), home };
-            match bouncer.wait_until_it_listens() {
-                Ok(()) => return Ok(bouncer),
+            account.write(&home.join(SETTINGS), &configuration(mode, &server, port))?;
+            let mut child = spawn(account, &program, &home)?;
+            match wait_until_it_listens(&mut child, port, &home) {
+                Ok(()) => {
+                    let process = Arc::new(Mutex::new(Process { child, wanted: true }));
+                    let (looked_after, restart) = (Arc::clone(&process), move || spawn(account, &program, &home));
+                    std::thread::spawn(move || look_after(&looked_after, restart));
+                    return Ok(Bouncer { process, server, port, account, dir });
+                }
                 // Another process may take the port between our look and the pooler's bind.
                 Err(_) if attempt < PORT_ATTEMPTS => attempt += 1,
                 Err(error) => return Err(error),
@@ -83,32 +96,66 @@ impl Bouncer {
     pub fn url_for(&self, database: &str) -> String {
         self.server.with_database(database).with_port(self.port).to_string()
     }
-
-    fn wait_until_it_listens(&mut self) -> io::Result<()> {
-        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, self.port));
-        let deadline = Instant::now() + WAIT;
-        loop {
-            let ended = self.child.try_wait()?.is_some();
-            if !ended && TcpStream::connect_timeout(&address, Duration::from_secs(1)).is_ok() {
-                return Ok(());
-            }
-            if ended || Instant::now() > deadline {
-                let log = std::fs::read_to_string(self.home.join("pgbouncer.log")).unwrap_or_default();
-                return Err(io::Error::other(format!("pgbouncer did not start:\n{log}")));
-            }
-            std::thread::sleep(Duration::from_millis(10));
-        }
-    }
 }
 
 impl Drop for Bouncer {
     fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        let mut process = lock(&self.process);
+        process.wanted = false;
+        let _ = process.child.kill();
+        let _ = process.child.wait();
         if !std::thread::panicking() {
             self.account.remove_directory(&self.dir);
         }
     }
+}
+
+/// Starts it by the settings in `home`, where its log is, too.
+fn spawn(account: Account, program: &Path, home: &Path) -> io::Result<Child> {
+    let log = std::fs::OpenOptions::new().create(true).append(true).open(home.join(LOG))?;
+    let mut command = account.command(program);
+    command.arg(home.join(SETTINGS)).current_dir(home).stdout(Stdio::null()).stderr(log).spawn()
+}
+
+fn wait_until_it_listens(child: &mut Child, port: u16, home: &Path) -> io::Result<()> {
+    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+    let deadline = Instant::now() + WAIT;
+    loop {
+        let ended = child.try_wait()?.is_some();
+        if !ended && TcpStream::connect_timeout(&address, Duration::from_secs(1)).is_ok() {
+            return Ok(());
+        }
+        if ended || Instant::now() > deadline {
+            let _ = child.kill();
+            let _ = child.wait();
+            let log = std::fs::read_to_string(home.join(LOG)).unwrap_or_default();
+            return Err(io::Error::other(format!("pgbouncer did not start:\n{log}")));
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// Starts it again when it has ended by itself, until nobody wants it any more.
+fn look_after(process: &Mutex<Process>, restart: impl Fn() -> io::Result<Child>) {
+    let mut restarts = 0;
+    while restarts < RESTARTS {
+        std::thread::sleep(LOOK);
+        let mut process = lock(process);
+        if !process.wanted {
+            return;
+        }
+        let Ok(Some(status)) = process.child.try_wait() else { continue };
+        eprintln!("pgbouncer has ended by itself ({status}) and is started again");
+        restarts += 1;
+        match restart() {
+            Ok(child) => process.child = child,
+            Err(error) => eprintln!("pgbouncer could not be started again: {error}"),
+        }
+    }
+}
+
+fn lock(process: &Mutex<Process>) -> MutexGuard<'_, Process> {
+    process.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn configuration(mode: Mode, server: &PostgresUrl, port: u16) -> String {

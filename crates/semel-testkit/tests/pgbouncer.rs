@@ -1,8 +1,10 @@
-//! The private pooler is in transaction mode, where a statement prepared by name does not survive.
+//! The private pooler is in transaction mode, where a statement prepared by name does not survive; it is looked after.
 #![allow(clippy::unwrap_used, missing_docs)]
 
 use semel_testkit::database::{TempDatabase, connect};
 use semel_testkit::pgbouncer::Bouncer;
+use semel_testkit::poll::until;
+use tokio_postgres::NoTls;
 
 #[tokio::test]
 async fn the_pooler_gives_out_server_sessions_per_transaction() {
@@ -25,6 +27,25 @@ async fn the_pooler_gives_out_server_sessions_per_transaction() {
         _ => None,
     });
     assert_eq!(mode, Some("transaction"));
+}
+
+#[tokio::test]
+async fn a_pooler_that_ends_by_itself_is_started_again() {
+    let database = TempDatabase::create().await;
+    let bouncer = Bouncer::start(&database.url()).unwrap();
+    let client = connect(&bouncer.url_for(database.name())).await;
+    // It closes this connection, too, before it answers.
+    let _ = connect(&bouncer.url_for("pgbouncer")).await.simple_query("SHUTDOWN").await;
+    until("its clients are cut off", async || client.is_closed()).await;
+    let url = bouncer.url_for(database.name());
+    until("it is back", async || match tokio_postgres::connect(&url, NoTls).await {
+        Ok((client, connection)) => {
+            tokio::spawn(connection);
+            client.simple_query("SELECT 1").await.is_ok()
+        }
+        Err(_) => false,
+    })
+    .await;
 }
 
 async fn session_of(client: &tokio_postgres::Client) -> String {
