@@ -88,11 +88,12 @@ async fn measure(plan: &Plan, stage: &Stage) -> Result<Report> {
     Ok(report)
 }
 
-/// Asks at half of the rate that the bare handler reaches, evenly. Flat out, half of the requests wait for those before
-/// them, and the middle says how long a queue is; here it says how long a request takes.
+/// Asks everybody evenly at half of the rate that the slowest of them reaches. Flat out, half of the requests wait for
+/// those before them, and the middle says how long a queue is; here it says how long a request takes.
 async fn half_load(plan: &Plan, stage: &Stage, report: &mut Report, contestants: &[Contestant]) -> Result<()> {
-    let Some(bare) = find(report, &Contestant::BARE.to_string(), TARGET) else { return Ok(()) };
-    let pace = bare.per_second / 2.0;
+    let reached = contestants.iter().filter_map(|contestant| find(report, &contestant.to_string(), TARGET));
+    let Some(least) = reached.map(|case| case.per_second).min_by(f64::total_cmp) else { return Ok(()) };
+    let pace = least / 2.0;
     report.machine.push(format!("half load: {pace:.0} requests/s"));
     let mut contests = contests(stage, contestants, Some(pace)).await?;
     plan.measure(report, &mut contests, (TARGET, true), async || checkpoint(stage).await).await?;

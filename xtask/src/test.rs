@@ -58,7 +58,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     test.args(&options.arguments).envs(environment).envs(linting);
     // Most tests wait for servers and for processes that they have killed: two at a time would leave two cores idle.
     if std::env::var_os("RUST_TEST_THREADS").is_none() {
-        test.env("RUST_TEST_THREADS", "4");
+        test.env("RUST_TEST_THREADS", "5");
     }
     test.env("SEMEL_TEST_LONG", if options.long { "1" } else { "0" });
     steps.run(if options.long { "tests (long)" } else { "tests" }, test)?;
