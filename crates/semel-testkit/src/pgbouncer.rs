@@ -96,6 +96,11 @@ impl Bouncer {
     pub fn url_for(&self, database: &str) -> String {
         self.server.with_database(database).with_port(self.port).to_string()
     }
+
+    /// Kills it, as its own faults do. It is started again.
+    pub fn kill(&self) -> io::Result<()> {
+        lock(&self.process).child.kill()
+    }
 }
 
 impl Drop for Bouncer {

@@ -34,8 +34,7 @@ async fn a_pooler_that_ends_by_itself_is_started_again() {
     let database = TempDatabase::create().await;
     let bouncer = Bouncer::start(&database.url()).unwrap();
     let client = connect(&bouncer.url_for(database.name())).await;
-    // It closes this connection, too, before it answers.
-    let _ = connect(&bouncer.url_for("pgbouncer")).await.simple_query("SHUTDOWN").await;
+    bouncer.kill().unwrap();
     until("its clients are cut off", async || client.is_closed()).await;
     let url = bouncer.url_for(database.name());
     until("it is back", async || match tokio_postgres::connect(&url, NoTls).await {

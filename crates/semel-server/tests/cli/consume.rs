@@ -4,6 +4,7 @@ use std::time::Instant;
 
 use semel_testkit::broker::server_url;
 use semel_testkit::nats::NatsRecipe;
+use semel_testkit::poll::until;
 use semel_testkit::process::Service;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
@@ -168,8 +169,9 @@ async fn a_retention_shorter_than_the_source_delivers_again_is_refused_with_the_
     // Had it been declared, the reaper would go by it.
     assert_eq!(shown(&home, &["status"]), json!([]));
     let mut consumer = Consumer::start_with(&home, "receipts", &source, &["--inbox-retention", "8d"]).await;
+    // It listens a moment before it is declared.
+    until("it is declared", async || shown(&home, &["status"])[0]["retention_seconds"] == 8 * 24 * 3600).await;
     assert!(consumer.service.terminate().await.success());
-    assert_eq!(shown(&home, &["status"])[0]["retention_seconds"], 8 * 24 * 3600);
 }
 
 async fn a_generation_goes_by_one_kind_of_proof(home: Home) {
