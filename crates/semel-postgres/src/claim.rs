@@ -1,8 +1,8 @@
 //! Asks for a key. Decision 2 lists the interleavings behind every rule here.
 //!
-//! `semel.claim` does the same for callers in SQL. From here it is two plain statements, which cost less: the lock,
-//! then the row. The row is read by a *later* statement, because one that did both would judge by a snapshot that
-//! is older than the lock.
+//! `semel.claim` does the same for callers in SQL. From here it is `semel.begin_claim`, which leaves together with
+//! BEGIN: the lock, then the row, read by a *later* statement of the function, because one that did both would judge by
+//! a snapshot that is older than the lock.
 
 use std::fmt;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use uuid::Uuid;
 
 use crate::error::{classify, is_aborted, sql_state};
 use crate::failure::Failure;
-use crate::flight::{Flight, Prepared};
+use crate::flight::Prepared;
 use crate::parameter::Parameter;
 use crate::session::Session;
 use crate::store::{Postgres, Shared};
@@ -27,7 +27,7 @@ use crate::tx::{Holds, Tx};
 
 const HOLDS: &str = include_str!("sql/holds.sql");
 const SECRET: &str = "SELECT i.secret FROM semel.installation i";
-const LOCK: &str = include_str!("sql/claim_lock.sql");
+const BEGIN_CLAIM: &str = include_str!("sql/begin_claim.sql");
 const PROBE: &str = include_str!("sql/probe.sql");
 const WAIT: &str = "SELECT pg_advisory_xact_lock_shared($1)";
 
@@ -114,9 +114,11 @@ async fn claim_once(store: &Postgres, ask: &Ask) -> Result<Claim<Tx, Stored>, Er
 async fn look(store: &Postgres, ask: &Ask) -> Result<Option<Claim<Tx, Stored>>, Error> {
     let fingerprint = ask.fingerprint.as_bytes().as_slice();
     let params: [&dyn Parameter; 4] = [&ask.scope.tenant(), &ask.scope.operation(), &ask.key.as_str(), &fingerprint];
-    match standing(&store.query(PROBE, &params).await?)? {
+    let rows = store.query(PROBE, &params).await?;
+    let Some(row) = rows.first() else { return Ok(None) };
+    match standing(row)? {
         Standing::Free { .. } => Ok(None),
-        Standing::Taken(outcome, row) => read_refusal(outcome, row, store.shared.options.retry_after).map(Some),
+        Standing::Taken(outcome) => read_refusal(outcome, row, store.shared.options.retry_after).map(Some),
     }
 }
 
@@ -129,8 +131,12 @@ async fn begin(
     execution: Execution,
 ) -> Result<Claim<Granted, Stored>, Error> {
     let wish = Wish { ask, lock, execution, waits: false };
-    let flown = wish.fly(shared, session, &[shared.begin_claiming.as_str()]).await;
-    wish.read(shared, &flown.map_err(Failure::classified)?)
+    match wish.fly(shared, session, &[shared.begin_claiming.as_str()]).await {
+        Ok(row) => wish.read(shared, &row),
+        // The lock is tried, so it was the table that somebody holds.
+        Err(Failure::Driver(error)) if error.code() == Some(&SqlState::LOCK_NOT_AVAILABLE) => Err(Error::Deadline),
+        Err(failure) => Err(failure.classified()),
+    }
 }
 
 /// Ends the transaction of a run and claims its key once more in another, for the same run, so that nothing of its
@@ -186,36 +192,21 @@ struct Wish<'a> {
 }
 
 impl Wish<'_> {
-    /// Sends commands that begin a transaction, the lock and the look, in one flight.
-    async fn fly(&self, shared: &Shared, session: &mut Session, commands: &[&str]) -> Result<Vec<Vec<Row>>, Failure> {
+    /// Sends commands that begin a transaction, and the claim, in one flight. Returns the row that answers the claim.
+    async fn fly(&self, shared: &Shared, session: &mut Session, commands: &[&str]) -> Result<Row, Failure> {
         let Wish { ask, lock, execution, waits } = self;
         let (fingerprint, run) = (ask.fingerprint.as_bytes().as_slice(), execution.as_uuid().to_string());
         let deadline_ms = shared.deadline_ms.as_str();
-        let locking: [&dyn Parameter; 4] = [&lock.0, waits, &run, &deadline_ms];
-        let looking: [&dyn Parameter; 4] =
-            [&ask.scope.tenant(), &ask.scope.operation(), &ask.key.as_str(), &fingerprint];
-        let connection = session.connection()?;
-        let flown = async {
-            let statements = shared.options.statements;
-            let locking = Prepared::new(connection, statements, LOCK, locking.into_iter()).await?;
-            let looking = Prepared::new(connection, statements, PROBE, looking.into_iter()).await?;
-            let mut flight = Flight::default();
-            for command in commands {
-                flight.command(connection, command);
-            }
-            flight.statement(connection, &locking);
-            flight.statement(connection, &looking);
-            flight.answers().await
-        };
-        Ok(flown.await.inspect_err(|error| session.note(error))?)
+        let (tenant, operation, key) = (ask.scope.tenant(), ask.scope.operation(), ask.key.as_str());
+        let params: [&dyn Parameter; 8] = [&lock.0, waits, &run, &deadline_ms, &tenant, &operation, &key, &fingerprint];
+        let rows = shared.try_begin_on(session, commands, BEGIN_CLAIM, &params).await?;
+        rows.into_iter().next().ok_or_else(|| Error::Statement("a claim was not answered".into()).into())
     }
 
-    fn read(&self, shared: &Shared, answers: &[Vec<Row>]) -> Result<Claim<Granted, Stored>, Error> {
-        let [.., locked, rows] = answers else { return Err(unanswered()) };
-        let [locked] = locked.as_slice() else { return Err(unanswered()) };
-        match standing(rows)? {
-            Standing::Taken(outcome, row) => read_refusal(outcome, row, shared.options.retry_after),
-            Standing::Free { replaces } if locked.try_get("locked").map_err(classify)? => {
+    fn read(&self, shared: &Shared, row: &Row) -> Result<Claim<Granted, Stored>, Error> {
+        match standing(row)? {
+            Standing::Taken(outcome) => read_refusal(outcome, row, shared.options.retry_after),
+            Standing::Free { replaces } if row.try_get("locked").map_err(classify)? => {
                 Ok(Claim::Fresh(Granted { execution: self.execution, replaces }))
             }
             Standing::Free { .. } => Ok(Claim::InFlight { retry_after: shared.options.retry_after }),
@@ -258,19 +249,19 @@ pub(crate) async fn lock_of(store: &Postgres, ask: &Ask) -> Result<LockId, Error
     Ok(LockId::of(ask, secret.await?))
 }
 
-/// Where a key stands by its row.
+/// Where a key stands.
 enum Standing<'a> {
     /// It may be run by whoever has the lock, and replaces the row of this run.
     Free { replaces: Option<Uuid> },
     /// This outcome, whoever has the lock.
-    Taken(&'a str, &'a Row),
+    Taken(&'a str),
 }
 
-fn standing(rows: &[Row]) -> Result<Standing<'_>, Error> {
-    let Some(row) = rows.first() else { return Ok(Standing::Free { replaces: None }) };
+fn standing(row: &Row) -> Result<Standing<'_>, Error> {
     Ok(match row.try_get("outcome").map_err(classify)? {
-        "expired" => Standing::Free { replaces: Some(row.try_get("execution").map_err(classify)?) },
-        outcome => Standing::Taken(outcome, row),
+        None => Standing::Free { replaces: None },
+        Some("expired") => Standing::Free { replaces: Some(row.try_get("execution").map_err(classify)?) },
+        Some(outcome) => Standing::Taken(outcome),
     })
 }
 
@@ -305,8 +296,4 @@ pub(crate) fn read_refusal<T>(outcome: &str, row: &Row, retry_after: Duration) -
         "unknown" => Claim::Unknown,
         other => return Err(Error::Schema(format!("a claim was answered {other:?}: run `semel migrate`"))),
     })
-}
-
-fn unanswered() -> Error {
-    Error::Statement("a claim was not answered".into())
 }

@@ -3,6 +3,8 @@
 use semel::{Error, RecoveryPoint};
 use tokio_postgres::error::SqlState;
 
+use crate::migrate::functions;
+
 /// SQLSTATEs that the functions in the schema `semel` raise.
 const FENCED: &str = "SM001";
 const ROW_COUNT: &str = "SM002";
@@ -96,7 +98,8 @@ pub(crate) fn classify(error: tokio_postgres::Error) -> Error {
         "3F000" | "42883" | "42P01" if message.contains("semel") => {
             Error::Schema(format!("{message}: the database has no Semel schema; run `semel migrate`"))
         }
-        "42501" if message.contains("semel") => {
+        // The server names a schema as it is, and a function without its schema.
+        "42501" if message.contains("semel") || names_a_function(message) => {
             Error::Schema(format!("{message}: grant the role USAGE on schema semel and rights on what is in it"))
         }
         // Shutdown, recovery, a read-only standby.
@@ -108,6 +111,11 @@ pub(crate) fn classify(error: tokio_postgres::Error) -> Error {
         code if code.starts_with("08") || code.starts_with("58") => Error::Unavailable(error.into()),
         _ => Error::Statement(error.into()),
     }
+}
+
+fn names_a_function(message: &str) -> bool {
+    let named = message.rsplit_once("function ").map(|(_, name)| name);
+    functions().iter().any(|(name, _)| named == Some(*name))
 }
 
 /// More events than a transaction may emit; the detail is the limit.

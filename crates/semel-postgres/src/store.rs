@@ -15,6 +15,7 @@ use tokio_postgres::Row;
 use crate::claim::Secret;
 use crate::connect::{self, Options};
 use crate::error::{classify, of_pool};
+use crate::failure::Failure;
 use crate::flight::{Flight, Prepared};
 use crate::parameter::Parameter;
 use crate::recent::Recent;
@@ -40,7 +41,7 @@ pub(crate) struct Shared {
     pub(crate) begin: String,
     /// The same at READ COMMITTED, for what relays do: it judges by what is there once a lock is had.
     pub(crate) begin_relaying: String,
-    /// BEGIN with its isolation level alone: the next message of a claim sets the deadlines, together with the lock.
+    /// BEGIN with its isolation level alone: the claim in the same flight sets the deadlines.
     pub(crate) begin_claiming: String,
     pub(crate) deadline_ms: String,
     /// What the locks of keys are keyed with, once it has been read.
@@ -198,6 +199,17 @@ impl Shared {
         sql: &str,
         params: &[&dyn Parameter],
     ) -> Result<Vec<Row>, Error> {
+        self.try_begin_on(session, commands, sql, params).await.map_err(Failure::classified)
+    }
+
+    /// The same for a caller who looks at the failure himself.
+    pub(crate) async fn try_begin_on(
+        &self,
+        session: &mut Session,
+        commands: &[&str],
+        sql: &str,
+        params: &[&dyn Parameter],
+    ) -> Result<Vec<Row>, Failure> {
         let connection = session.connection()?;
         let flown = async {
             let prepared = Prepared::new(connection, self.options.statements, sql, params.iter().copied()).await?;
@@ -208,10 +220,7 @@ impl Shared {
             flight.statement(connection, &prepared);
             flight.fly().await
         };
-        flown.await.map_err(|error| {
-            session.note(&error);
-            classify(error)
-        })
+        Ok(flown.await.inspect_err(|error| session.note(error))?)
     }
 }
 

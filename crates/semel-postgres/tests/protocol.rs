@@ -161,6 +161,46 @@ async fn a_statement_past_the_deadline_is_cut_off() {
     assert!(matches!(charge(&semel, &key).await.unwrap(), Outcome::Fresh(_)));
 }
 
+/// A process that is gone by then, or frozen, cannot cancel what it asked: the server ends the look by itself.
+#[tokio::test]
+async fn a_claim_that_a_locked_table_holds_up_ends_at_the_deadline_and_leaves_the_timeouts_of_the_role() {
+    let database = database().await;
+    let (mut owner, client) = (database.connect().await, database.connect().await);
+    let claim = "SELECT locked FROM semel.begin_claim(42, false, 'run', '200', 'tenant', 'charge', 'k', 'x')";
+    let settings = "SELECT current_setting('lock_timeout'), current_setting('statement_timeout')";
+
+    let locking = owner.transaction().await.unwrap();
+    locking.batch_execute("LOCK TABLE semel.keys IN ACCESS EXCLUSIVE MODE").await.unwrap();
+    client.batch_execute("BEGIN").await.unwrap();
+    let asked = tokio::time::timeout(Duration::from_secs(20), client.query_one(claim, &[])).await;
+    let error = asked.expect("the server ends it").unwrap_err();
+    assert_eq!(error.code().unwrap().code(), "55P03");
+    client.batch_execute("ROLLBACK").await.unwrap();
+    locking.rollback().await.unwrap();
+
+    for (role, left) in [("0", "0"), ("7s", "7s")] {
+        client.batch_execute(&format!("SET lock_timeout = '{role}'; BEGIN")).await.unwrap();
+        assert!(client.query_one(claim, &[]).await.unwrap().get::<_, bool>(0));
+        let row = client.query_one(settings, &[]).await.unwrap();
+        assert_eq!((row.get::<_, &str>(0), row.get::<_, &str>(1)), (left, "200ms"));
+        client.batch_execute("ROLLBACK").await.unwrap();
+    }
+}
+
+/// The server does not name the schema of a function that a role may not call.
+#[tokio::test]
+async fn a_role_that_may_not_call_the_functions_is_told_what_to_grant() {
+    let database = database().await;
+    let store = Postgres::connect(&database.url(), Options { pool_size: 1, ..Options::default() }).await.unwrap();
+    let revoke = "REVOKE EXECUTE ON FUNCTION semel.begin_claim FROM PUBLIC;
+                  GRANT USAGE ON SCHEMA semel TO pg_monitor;
+                  GRANT SELECT ON semel.installation TO pg_monitor";
+    database.connect().await.batch_execute(revoke).await.unwrap();
+    store.client().await.unwrap().batch_execute("SET ROLE pg_monitor").await.unwrap();
+    let refused = store.claim(&ask(&Key::random())).await.unwrap_err();
+    assert!(matches!(&refused, Error::Schema(what) if what.contains("grant the role")), "{refused}");
+}
+
 #[tokio::test]
 async fn a_commit_is_durable_even_where_the_role_prefers_speed() {
     let database = database().await;

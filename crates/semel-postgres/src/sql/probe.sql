@@ -1,5 +1,5 @@
 -- Where a key stands, for one who asks with a fingerprint ($4): what semel.claim finds in its row. No row, or
--- 'expired': whoever has the lock may run it. In a claim it is a statement of its own, after the lock.
+-- 'expired': whoever has the lock may run it. semel.begin_claim looks by the same rule once it has the lock.
 SELECT CASE WHEN k.state <> 'in_progress' AND k.expires_at <= clock_timestamp() THEN 'expired'
             WHEN k.fingerprint <> $4 THEN 'mismatch'
             WHEN k.state IN ('completed', 'failed') THEN 'replay'
