@@ -78,7 +78,7 @@ impl Plan {
         between: impl AsyncFn() -> Result<()>,
     ) -> Result<()> {
         let measured = self.measured();
-        let load = Load { clients, warm_up: measured / 4, measured };
+        let load = Load { clients, warm_up: measured * 2 / 3, measured };
         let rounds = self.rounds(is_target);
         let mut results = vec![Vec::new(); contests.len()];
         for round in 1..=rounds {

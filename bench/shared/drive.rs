@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 use serde::Serialize;
+use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
 /// How many ask at once, and for how long.
@@ -14,7 +15,7 @@ use tokio::task::JoinSet;
 pub struct Load {
     /// How many ask.
     pub clients: u64,
-    /// What comes before the measurement: connections, statements, caches.
+    /// What comes before the measurement, at least: it also lasts until nobody is cold.
     pub warm_up: Duration,
     /// How long the measurement lasts.
     pub measured: Duration,
@@ -48,12 +49,30 @@ pub struct Driven<R> {
     pub after: R,
 }
 
+/// How many operations a client runs before anything is measured. A connection's first ones connect, fill the server's
+/// caches, compile its functions and plan each statement five times before a plan is kept: all of it once in the life
+/// of a connection, and long enough to count for half of a short measurement with many clients.
+const COLD_OPERATIONS: u64 = 32;
+
 /// Where the clients stand.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Progress {
     done: AtomicU64,
+    /// A permit for each client that is warm.
+    warm: Semaphore,
     is_measured: AtomicBool,
     is_over: AtomicBool,
+}
+
+impl Progress {
+    fn new() -> Progress {
+        Progress {
+            done: AtomicU64::new(0),
+            warm: Semaphore::new(0),
+            is_measured: AtomicBool::new(false),
+            is_over: AtomicBool::new(false),
+        }
+    }
 }
 
 impl Latency {
@@ -79,7 +98,7 @@ where
     G: Future<Output = Result<R>>,
     F: Future<Output = Result<()>> + Send,
 {
-    let progress = Arc::new(Progress::default());
+    let progress = Arc::new(Progress::new());
     let mut clients = JoinSet::new();
     for client in 0..load.clients {
         let (progress, operate) = (Arc::clone(&progress), operate.clone());
@@ -87,6 +106,7 @@ where
     }
     let watching = async {
         tokio::time::sleep(load.warm_up).await;
+        progress.warm.acquire_many(u32::try_from(load.clients)?).await?.forget();
         let before = read().await?;
         progress.is_measured.store(true, Ordering::Relaxed);
         let (at, done) = (Instant::now(), progress.done.load(Ordering::Relaxed));
@@ -130,6 +150,9 @@ where
 {
     let mut micros = Vec::new();
     for turn in 0.. {
+        if turn == COLD_OPERATIONS {
+            progress.warm.add_permits(1);
+        }
         if progress.is_over.load(Ordering::Relaxed) {
             break;
         }
@@ -181,6 +204,27 @@ mod tests {
         seen.sort_unstable();
         seen.dedup();
         assert_eq!(seen.len() as u64, driven.total);
+    }
+
+    #[tokio::test]
+    async fn nothing_is_measured_while_somebody_is_cold() {
+        let load = Load { clients: 2, warm_up: Duration::ZERO, measured: Duration::from_millis(5) };
+        let done = Arc::new(AtomicU64::new(0));
+        let counted = Arc::clone(&done);
+        let operate = move |number: u64| {
+            counted.fetch_add(1, Ordering::Relaxed);
+            async move {
+                // The second client takes its time.
+                if number % 2 == 1 {
+                    tokio::time::sleep(Duration::from_millis(1)).await;
+                }
+                tokio::task::yield_now().await;
+                Ok(())
+            }
+        };
+        let reads = || async { Ok(done.load(Ordering::Relaxed)) };
+        let driven = drive(load, reads, operate).await.unwrap();
+        assert!(driven.before >= 2 * COLD_OPERATIONS, "{}", driven.before);
     }
 
     #[tokio::test]
