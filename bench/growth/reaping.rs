@@ -21,12 +21,22 @@ use crate::stored::{Made, Stored};
 /// How many ask at once.
 const CLIENTS: u64 = 8;
 
-/// One round: operations alone, while keys are reaped, and while the table is vacuumed; and how the reaping went.
+/// One round: operations alone, while keys are reaped, while the table is vacuumed, and alone again; and how the reaping
+/// went.
 struct Measured {
-    alone: Round,
+    before: Round,
     reaping: Round,
     vacuuming: Round,
+    after: Round,
     figures: Vec<f64>,
+}
+
+impl Measured {
+    /// The p99 of a phase beside that of operations alone. A disk that stood still for a while stands in the p99 of
+    /// whatever went on then: of the two times alone, the better one counts.
+    fn p99(&self, busy: &Round) -> f64 {
+        busy.latency.p99_ms / self.before.latency.p99_ms.min(self.after.latency.p99_ms)
+    }
 }
 
 /// Measures operations at half load while so many expired keys are reaped. Each round has a table of its own.
@@ -37,30 +47,33 @@ pub(crate) async fn measure(
     expired: u64,
     reaper: Reaper,
 ) -> Result<()> {
-    let (mut alone, mut reaping, mut vacuuming) = (Vec::new(), Vec::new(), Vec::new());
+    let mut measured = Vec::new();
     let mut table = Table {
         title: format!("reaping in batches of {}, rest {}", reaper.batch, reaper.rest),
         columns: ["keys", "seconds", "keys/s", "vacuum s"].map(str::to_owned).to_vec(),
         rows: Vec::new(),
     };
-    let rounds = if plan.quick { 1 } else { 2 };
+    let rounds = if plan.quick { 1 } else { 3 };
     for number in 1..=rounds {
-        let measured = round(plan, stage, expired, reaper).await?;
-        table.rows.push((format!("round {number}"), measured.figures));
-        alone.push(measured.alone);
-        reaping.push(measured.reaping);
-        vacuuming.push(measured.vacuuming);
+        let round = round(plan, stage, expired, reaper).await?;
+        table.rows.push((format!("round {number}"), round.figures.clone()));
+        measured.push(round);
     }
-    let p99 = |rounds: &[Round]| -> Vec<f64> {
-        let pairs = rounds.iter().zip(&alone);
-        pairs.map(|(busy, alone)| busy.latency.p99_ms / alone.latency.p99_ms).collect()
-    };
-    let (while_reaping, while_vacuuming) = (p99(&reaping), p99(&vacuuming));
-    report.aims.push(Aim::at_most("p99 while keys are reaped / before".to_owned(), while_reaping, Some(1.5)));
-    report.aims.push(Aim::at_most("p99 while they are vacuumed / before".to_owned(), while_vacuuming, None));
-    report.measured("once at half load".to_owned(), CLIENTS, alone);
+    let while_reaping = measured.iter().map(|round| round.p99(&round.reaping)).collect();
+    let while_vacuuming = measured.iter().map(|round| round.p99(&round.vacuuming)).collect();
+    report.aims.push(Aim::at_most("p99 while keys are reaped / alone".to_owned(), while_reaping, Some(1.5)));
+    report.aims.push(Aim::at_most("p99 while they are vacuumed / alone".to_owned(), while_vacuuming, None));
+    let (mut before, mut reaping, mut vacuuming, mut after) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    for round in measured {
+        before.push(round.before);
+        reaping.push(round.reaping);
+        vacuuming.push(round.vacuuming);
+        after.push(round.after);
+    }
+    report.measured("once at half load".to_owned(), CLIENTS, before);
     report.measured("once while keys are reaped".to_owned(), CLIENTS, reaping);
     report.measured("once while they are vacuumed".to_owned(), CLIENTS, vacuuming);
+    report.measured("once at half load, after that".to_owned(), CLIENTS, after);
     report.tables.push(table);
     Ok(())
 }
@@ -75,11 +88,15 @@ async fn round(plan: &Plan, stage: &Stage, expired: u64, reaper: Reaper) -> Resu
     let pace = Pace { clients: CLIENTS, per_second: reached.per_second / 2.0 };
     let beside = Beside { stage, stored: &stored, pace };
 
-    let nothing = async {
-        sleep(plan.measured() * 10).await;
+    let nothing = async |for_so_many: u32| {
+        sleep(plan.measured() * for_so_many).await;
         Ok(())
     };
-    let (alone, _) = beside.measure("nothing else", nothing, operate.clone()).await?;
+    // Not counted: a table that was just filled leaves the server and the disk work for some seconds.
+    let settled = during(nothing(10), pace, operate.clone()).await?;
+    stored.check(settled.operations).await?;
+    let alone_for = if plan.quick { 5 } else { 26 };
+    let (before, _) = beside.measure("nothing else", nothing(alone_for), operate.clone()).await?;
 
     // The reaper has a connection of its own, as in a process of its own.
     let store = stored.connect(1).await?;
@@ -94,12 +111,13 @@ async fn round(plan: &Plan, stage: &Stage, expired: u64, reaper: Reaper) -> Resu
     let client = session(&stored.database.url).await?;
     client.batch_execute("SET vacuum_cost_delay = '2ms'").await?;
     let vacuum = async { anyhow::Ok(client.batch_execute("VACUUM semel.keys").await?) };
-    let (vacuuming, vacuumed) = beside.measure("vacuum", vacuum, operate).await?;
+    let (vacuuming, vacuumed) = beside.measure("vacuum", vacuum, operate.clone()).await?;
+    let (after, _) = beside.measure("nothing else", nothing(alone_for), operate).await?;
 
     stage.drop_database(&stored.database).await?;
     let (seconds, vacuum_seconds) = (swept.lasted.as_secs_f64(), vacuumed.lasted.as_secs_f64());
     let figures = vec![expired as f64, seconds, expired as f64 / seconds, vacuum_seconds];
-    Ok(Measured { alone, reaping, vacuuming, figures })
+    Ok(Measured { before, reaping, vacuuming, after, figures })
 }
 
 /// Operations at a steady pace, beside something else.
