@@ -21,8 +21,8 @@ use crate::stored::{Made, Stored};
 /// How many ask at once.
 const CLIENTS: u64 = 8;
 
-/// One round: operations alone, while keys are reaped, while the table is vacuumed, and alone again; and how the reaping
-/// went.
+/// One round: operations alone, while keys are reaped, while the table is vacuumed, and alone again; and how the
+/// reaping went.
 struct Measured {
     before: Round,
     reaping: Round,

@@ -2,8 +2,9 @@
 -- process has computed as semel.lock_id does, sets what holds to the end of the transaction, and reads the key's row.
 -- Lock and row in one call are one message less. Callers in SQL use semel.claim.
 --
--- outcome null         the key has no row, and outcome 'expired': it may be run by whoever is `locked`, who completes as
---                      p_execution in this same transaction. `execution` is that of the expired row, to be replaced.
+-- outcome null         the key has no row. It may be run by whoever is `locked`, who completes as p_execution in this
+--                      same transaction.
+-- outcome 'expired'    the same; `execution` is that of the expired row, to be replaced.
 -- any other            as semel.claim says, whoever is `locked`.
 --
 -- The row is read by a *later* statement than the one that got the lock, as in semel.claim. p_waits waits for the lock
