@@ -212,9 +212,9 @@ mod tests {
         let done = Arc::new(AtomicU64::new(0));
         let counted = Arc::clone(&done);
         let operate = move |number: u64| {
-            counted.fetch_add(1, Ordering::Relaxed);
+            // The second client takes its time, and is the one that is counted.
+            counted.fetch_add(number % 2, Ordering::Relaxed);
             async move {
-                // The second client takes its time.
                 if number % 2 == 1 {
                     tokio::time::sleep(Duration::from_millis(1)).await;
                 }
@@ -224,7 +224,7 @@ mod tests {
         };
         let reads = || async { Ok(done.load(Ordering::Relaxed)) };
         let driven = drive(load, reads, operate).await.unwrap();
-        assert!(driven.before >= 2 * COLD_OPERATIONS, "{}", driven.before);
+        assert!(driven.before >= COLD_OPERATIONS, "{}", driven.before);
     }
 
     #[tokio::test]
