@@ -50,8 +50,8 @@ pub struct Driven<R> {
 }
 
 /// How many operations a client runs before anything is measured. A connection's first ones connect, fill the server's
-/// caches, compile its functions and plan each statement five times before a plan is kept: all of it once in the life
-/// of a connection, and long enough to count for half of a short measurement with many clients.
+/// caches, compile its functions and plan each statement five times before a plan is kept: once in the life of a
+/// connection.
 const COLD_OPERATIONS: u64 = 32;
 
 /// Where the clients stand.
