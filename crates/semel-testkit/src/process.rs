@@ -12,6 +12,8 @@ use tokio::process::{Child, Command};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout};
 
+use crate::poll::until;
+
 const STARTS_WITHIN: Duration = Duration::from_secs(60);
 const ENDS_WITHIN: Duration = Duration::from_secs(60);
 const OUTPUT_KEPT: usize = 1024 * 1024;
@@ -106,6 +108,17 @@ impl Service {
         while !self.stands_still() {
             assert!(Instant::now() < deadline, "the process did not stop");
             tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    }
+
+    /// SIGSTOP, at a moment at which `free` holds: a process that stands still keeps the locks that it has.
+    pub async fn stop_while(&self, free: impl Fn() -> bool) {
+        self.stop().await;
+        while !free() {
+            self.cont();
+            // It has to get on before the next attempt: stopped again at once, it does not run a single instruction.
+            until("the process has let go", async || free()).await;
+            self.stop().await;
         }
     }
 

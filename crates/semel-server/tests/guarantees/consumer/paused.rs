@@ -44,11 +44,7 @@ async fn paused_at<S: Applying>(broker: Broker, by: Recognition, point: &str) {
     let mut paused = plan.clone().armed(point, 2, &control).start().await;
     let mut load = Load::start(&stage.producer);
     let parked = control.reached(point, PATIENCE).await;
-    paused.stop().await;
-    while !S::is_free(&stage.home) {
-        paused.cont();
-        paused.stop().await;
-    }
+    paused.stop_while(|| S::is_free(&stage.home)).await;
     let mut other = plan.start().await;
     load.grows_by(20).await;
     load.end().await;

@@ -32,11 +32,7 @@ async fn stopped_past_its_lease<S: Flowing>() {
             let placing = late.placing(&key);
             let waiting = tokio::spawn(async move { placing.once().await.unwrap() });
             let parked = control.reached(point, PATIENCE).await;
-            late.service.stop().await;
-            while !S::is_free(&stage.home) {
-                late.service.cont();
-                late.service.stop().await;
-            }
+            late.service.stop_while(|| S::is_free(&stage.home)).await;
 
             let mut other = stage.start().await;
             stage.until_all(&[&key], FlowState::Completed).await;

@@ -33,11 +33,7 @@ async fn stopped_past_its_lease<S: Counting>() {
         let mut stopped = keeping(&stage).armed(RELAY_PUBLISHED, round % 7, &control).start().await;
         let mut load = Load::start(&stage.writer);
         let parked = control.reached(RELAY_PUBLISHED, PATIENCE).await;
-        stopped.stop().await;
-        while !S::is_free(&stage.home) {
-            stopped.cont();
-            stopped.stop().await;
-        }
+        stopped.stop_while(|| S::is_free(&stage.home)).await;
 
         let mut other = keeping(&stage).start().await;
         stage.divided(&[LANES.into()]).await;
@@ -78,11 +74,7 @@ async fn stopped_before_it_notes<S: Counting>() {
         let mut stopped = keeping(&stage).armed(RELAY_NOTING, 1 + round % 5, &control).start().await;
         let mut load = Load::start(&stage.writer);
         let noting = control.reached(RELAY_NOTING, PATIENCE).await;
-        stopped.stop().await;
-        while !S::is_free(&stage.home) {
-            stopped.cont();
-            stopped.stop().await;
-        }
+        stopped.stop_while(|| S::is_free(&stage.home)).await;
         let mut other = keeping(&stage).armed(RELAY_TAKEN_OVER, 0, &control).start().await;
         let taking = control.reached(RELAY_TAKEN_OVER, PATIENCE).await;
         let before = positions(&stage).await;
