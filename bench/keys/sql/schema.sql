@@ -32,21 +32,21 @@ CREATE TABLE bench_outbox (
 );
 CREATE INDEX bench_outbox_unpublished ON bench_outbox (event) WHERE published_at IS NULL;
 
--- The whole operation as one call, by the SQL functions.
+-- The whole operation as one call, by the SQL functions. Assignments, because SELECT INTO and PERFORM set up a scan each.
 CREATE FUNCTION bench_charge(
     p_key text, p_fingerprint bytea, p_account bigint, p_amount bigint, p_event_key text, p_payload bytea,
     p_reply bytea) RETURNS text
 LANGUAGE plpgsql AS $$
 DECLARE
-    v_claim record;
+    v_claim record := semel.claim('bench', 'charge', p_key, p_fingerprint, false);
+    v_done  uuid;
 BEGIN
-    SELECT * INTO v_claim FROM semel.claim('bench', 'charge', p_key, p_fingerprint, false);
     IF v_claim.outcome = 'fresh' THEN
         INSERT INTO bench_ledger (account, amount) VALUES (p_account, p_amount);
         UPDATE bench_accounts SET balance = balance + p_amount, changes = changes + 1 WHERE account = p_account;
-        PERFORM semel.emit('charges', p_event_key, 'charge.created', p_payload);
-        PERFORM semel.complete('bench', 'charge', p_key, p_fingerprint, v_claim.execution, v_claim.replaces, 201, '',
-                               p_reply);
+        v_done := semel.emit('charges', p_event_key, 'charge.created', p_payload);
+        v_done := semel.complete('bench', 'charge', p_key, p_fingerprint, v_claim.execution, v_claim.replaces, 201, '',
+                                 p_reply);
     END IF;
     RETURN v_claim.outcome;
 END

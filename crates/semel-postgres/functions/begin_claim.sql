@@ -2,8 +2,12 @@
 -- process has computed as semel.lock_id does, sets what holds to the end of the transaction, and reads the key's row.
 -- Lock and row in one call are one message less. Callers in SQL use semel.claim.
 --
--- outcome null         the key has no row. It may be run by whoever is `locked`, who completes as p_execution in this
---                      same transaction.
+-- Null, which is the usual answer, means that the caller has the lock and that the key has no row: he runs it, and
+-- completes as p_execution in this same transaction. Otherwise it is a record of
+--
+--   locked, outcome, execution, status, headers, body, sealed_by, retry_after_ms
+--
+-- outcome null         the key has no row. It may be run by whoever is `locked`.
 -- outcome 'expired'    the same; `execution` is that of the expired row, to be replaced.
 -- any other            as semel.claim says, whoever is `locked`.
 --
@@ -12,39 +16,37 @@
 -- table may hold up the look. After a rollback the key is what it was before.
 CREATE OR REPLACE FUNCTION semel.begin_claim(
     p_lock bigint, p_waits boolean, p_execution text, p_deadline_ms text,
-    p_tenant text, p_operation text, p_key text, p_fingerprint bytea,
-    OUT locked boolean, OUT outcome text, OUT execution uuid, OUT status smallint, OUT headers bytea, OUT body bytea,
-    OUT sealed_by text, OUT retry_after_ms bigint)
+    p_tenant text, p_operation text, p_key text, p_fingerprint bytea) RETURNS record
 LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
-    -- An assignment costs a fraction of a PERFORM.
-    v_set       text;
+    v_locked    boolean := CASE WHEN p_waits THEN pg_advisory_xact_lock(p_lock) IS NOT NULL
+                                ELSE pg_try_advisory_xact_lock(p_lock) END;
     v_unbounded boolean := current_setting('lock_timeout') = '0';
+    -- That one counts from the next statement of the transaction. The lock's counts at once, and ends with the look.
+    v_set       text := set_config('semel.claims', p_execution, true)
+                        || set_config('idle_in_transaction_session_timeout', p_deadline_ms, true)
+                        || set_config('statement_timeout', p_deadline_ms, true)
+                        || CASE WHEN v_unbounded THEN set_config('lock_timeout', p_deadline_ms, true) END;
+    -- Not the table's row type, whose columns would be looked up, and the table locked, before there is a timeout.
+    v_found     record;
 BEGIN
-    IF p_waits THEN
-        locked := pg_advisory_xact_lock(p_lock) IS NOT NULL;
-    ELSE
-        locked := pg_try_advisory_xact_lock(p_lock);
-    END IF;
-    v_set := set_config('semel.claims', p_execution, true);
-    v_set := set_config('idle_in_transaction_session_timeout', p_deadline_ms, true);
-    v_set := set_config('statement_timeout', p_deadline_ms, true);
-    -- That one counts from the next statement of the transaction. This one counts at once, and ends with the look.
-    IF v_unbounded THEN
-        v_set := set_config('lock_timeout', p_deadline_ms, true);
-    END IF;
-    SELECT CASE WHEN k.state <> 'in_progress' AND k.expires_at <= clock_timestamp() THEN 'expired'
-                WHEN k.fingerprint <> p_fingerprint THEN 'mismatch'
-                WHEN k.state IN ('completed', 'failed') THEN 'replay'
-                WHEN k.state = 'in_progress' AND k.lease_expires_at > clock_timestamp() THEN 'in_flight'
-                ELSE 'unknown' END,
-           k.execution, k.status, k.headers, k.body, k.sealed_by,
-           ceil(extract(epoch FROM k.lease_expires_at - clock_timestamp()) * 1000)::bigint
-    INTO outcome, execution, status, headers, body, sealed_by, retry_after_ms
-    FROM semel.keys k
+    SELECT * INTO v_found FROM semel.keys k
     WHERE k.tenant = p_tenant AND k.operation = p_operation AND k.key = p_key;
     IF v_unbounded THEN
         v_set := set_config('lock_timeout', '0', true);
     END IF;
+    IF v_locked AND v_found.key IS NULL THEN
+        RETURN NULL;
+    END IF;
+    RETURN ROW(
+        v_locked,
+        CASE WHEN v_found.key IS NULL THEN NULL
+             WHEN v_found.state <> 'in_progress' AND v_found.expires_at <= clock_timestamp() THEN 'expired'
+             WHEN v_found.fingerprint <> p_fingerprint THEN 'mismatch'
+             WHEN v_found.state IN ('completed', 'failed') THEN 'replay'
+             WHEN v_found.state = 'in_progress' AND v_found.lease_expires_at > clock_timestamp() THEN 'in_flight'
+             ELSE 'unknown' END,
+        v_found.execution, v_found.status, v_found.headers, v_found.body, v_found.sealed_by,
+        ceil(extract(epoch FROM v_found.lease_expires_at - clock_timestamp()) * 1000)::bigint);
 END
 $$;

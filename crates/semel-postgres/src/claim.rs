@@ -21,18 +21,26 @@ use crate::error::{classify, is_aborted, sql_state};
 use crate::failure::Failure;
 use crate::flight::Prepared;
 use crate::parameter::Parameter;
+use crate::record::{Columns, Record};
 use crate::session::Session;
 use crate::store::{Postgres, Shared};
 use crate::tx::{Holds, Tx};
 
 const HOLDS: &str = include_str!("sql/holds.sql");
-const SECRET: &str = "SELECT i.secret FROM semel.installation i";
+const SECRET: &str = "SELECT i.secret, 'semel.installation'::regclass::oid FROM semel.installation i";
 const BEGIN_CLAIM: &str = include_str!("sql/begin_claim.sql");
+/// The fields of what `semel.begin_claim` answers, in its order.
+const ANSWER: [&str; 8] =
+    ["locked", "outcome", "execution", "status", "headers", "body", "sealed_by", "retry_after_ms"];
 const PROBE: &str = include_str!("sql/probe.sql");
 const WAIT: &str = "SELECT pg_advisory_xact_lock_shared($1)";
 
 /// What the locks of keys are keyed with, so that nobody can craft two keys that share a lock.
-pub(crate) struct Secret(Vec<u8>);
+pub(crate) struct Secret {
+    secret: Vec<u8>,
+    /// The table it was read from. A schema that is made anew has another one, and so another secret.
+    pub(crate) table: u32,
+}
 
 impl fmt::Debug for Secret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -54,13 +62,22 @@ pub(crate) struct LockId(pub(crate) i64);
 impl LockId {
     fn of(ask: &Ask, secret: &Secret) -> LockId {
         let (tenant, operation) = (ask.scope.tenant(), ask.scope.operation());
-        let mut hash = Sha256::new();
-        hash.update(&secret.0);
+        let mut hash = Sha256::new_with_prefix(&secret.secret);
         for part in [tenant, operation] {
             hash.update((part.len() as u32).to_be_bytes());
             hash.update(part);
         }
         hash.update(ask.key.as_str());
+        LockId::from_hash(hash)
+    }
+
+    /// The lock of an ordering key, which `semel.lock_ordering_keys` takes.
+    pub(crate) fn of_ordering_key(ordering_key: &str, secret: &Secret) -> LockId {
+        let hash = Sha256::new_with_prefix(&secret.secret);
+        LockId::from_hash(hash.chain_update("ordering key ").chain_update(ordering_key))
+    }
+
+    fn from_hash(hash: Sha256) -> LockId {
         let mut first = [0; 8];
         first.copy_from_slice(&hash.finalize()[..8]);
         LockId(i64::from_be_bytes(first))
@@ -204,9 +221,13 @@ impl Wish<'_> {
     }
 
     fn read(&self, shared: &Shared, row: &Row) -> Result<Claim<Granted, Stored>, Error> {
-        match standing(row)? {
-            Standing::Taken(outcome) => read_refusal(outcome, row, shared.options.retry_after),
-            Standing::Free { replaces } if row.try_get("locked").map_err(classify)? => {
+        let Some(answer) = row.try_get::<_, Option<Record<'_>>>(0).map_err(classify)? else {
+            return Ok(Claim::Fresh(Granted { execution: self.execution, replaces: None }));
+        };
+        let answer = answer.named(&ANSWER);
+        match standing(&answer)? {
+            Standing::Taken(outcome) => read_refusal(outcome, &answer, shared.options.retry_after),
+            Standing::Free { replaces } if answer.column("locked")? => {
                 Ok(Claim::Fresh(Granted { execution: self.execution, replaces }))
             }
             Standing::Free { .. } => Ok(Claim::InFlight { retry_after: shared.options.retry_after }),
@@ -242,9 +263,10 @@ pub(crate) async fn wait(store: &Postgres, ask: &Ask, left: Duration) -> Result<
 /// The lock of a key. The secret is read once: if the schema is made anew under a process that runs, that process and
 /// others no longer exclude each other, and the constraint of `semel.keys` alone decides who commits (I2).
 pub(crate) async fn lock_of(store: &Postgres, ask: &Ask) -> Result<LockId, Error> {
-    let secret = store.shared.secret.get_or_try_init(|| async {
+    let secret = store.shared.secret.get_or_try_init(async || {
         let row = store.call(SECRET, &[]).await?;
-        row.try_get(0).map(Secret).map_err(classify)
+        let secret = row.try_get(0).map_err(classify)?;
+        Ok(Secret { secret, table: row.try_get(1).map_err(classify)? })
     });
     Ok(LockId::of(ask, secret.await?))
 }
@@ -257,10 +279,10 @@ enum Standing<'a> {
     Taken(&'a str),
 }
 
-fn standing(row: &Row) -> Result<Standing<'_>, Error> {
-    Ok(match row.try_get("outcome").map_err(classify)? {
+fn standing(row: &impl Columns) -> Result<Standing<'_>, Error> {
+    Ok(match row.column("outcome")? {
         None => Standing::Free { replaces: None },
-        Some("expired") => Standing::Free { replaces: Some(row.try_get("execution").map_err(classify)?) },
+        Some("expired") => Standing::Free { replaces: Some(row.column("execution")?) },
         Some(outcome) => Standing::Taken(outcome),
     })
 }
@@ -278,17 +300,21 @@ pub(crate) fn read_claim(row: &Row, retry_after: Duration) -> Result<Claim<Grant
 }
 
 /// Reads what every way to ask for a key has in common.
-pub(crate) fn read_refusal<T>(outcome: &str, row: &Row, retry_after: Duration) -> Result<Claim<T, Stored>, Error> {
+pub(crate) fn read_refusal<T>(
+    outcome: &str,
+    row: &impl Columns,
+    retry_after: Duration,
+) -> Result<Claim<T, Stored>, Error> {
     Ok(match outcome {
         "replay" => Claim::Replay(Stored {
-            execution: row.try_get::<_, Uuid>("execution").map_err(classify)?.into(),
-            status: u16::try_from(row.try_get::<_, i16>("status").map_err(classify)?).unwrap_or(0),
-            headers: Bytes::from(row.try_get::<_, Vec<u8>>("headers").map_err(classify)?),
-            body: Bytes::from(row.try_get::<_, Vec<u8>>("body").map_err(classify)?),
-            sealed_by: row.try_get("sealed_by").map_err(classify)?,
+            execution: row.column::<Uuid>("execution")?.into(),
+            status: u16::try_from(row.column::<i16>("status")?).unwrap_or(0),
+            headers: Bytes::from(row.column::<Vec<u8>>("headers")?),
+            body: Bytes::from(row.column::<Vec<u8>>("body")?),
+            sealed_by: row.column("sealed_by")?,
         }),
         "in_flight" => {
-            let lease_ms: Option<i64> = row.try_get("retry_after_ms").map_err(classify)?;
+            let lease_ms: Option<i64> = row.column("retry_after_ms")?;
             let lease = lease_ms.map(|ms| Duration::from_millis(u64::try_from(ms).unwrap_or(0).max(1)));
             Claim::InFlight { retry_after: lease.unwrap_or(retry_after) }
         }

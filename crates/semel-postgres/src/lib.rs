@@ -42,6 +42,7 @@ mod outbox;
 mod parameter;
 mod reap;
 mod recent;
+mod record;
 mod seals;
 mod session;
 mod store;

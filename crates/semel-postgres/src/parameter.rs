@@ -48,6 +48,7 @@ parameters! {
     i16 => INT2,
     i32 => INT4,
     i64 => INT8,
+    u32 => OID,
     f32 => FLOAT4,
     f64 => FLOAT8,
     &str => TEXT,

@@ -343,22 +343,35 @@ impl Tx {
             &retain_ms,
         ];
         let sent = Some(failpoint::COMMIT_SENT);
-        // Headers are looked into by the function.
-        let event = match self.events.as_slice() {
-            [event] if event.headers.is_empty() => self.events.pop(),
+        // Headers are looked into by the function. Whoever has claimed has read the secret.
+        let shared = Arc::clone(&self.shared);
+        let event = match (self.events.as_slice(), shared.secret.get()) {
+            ([event], Some(secret)) if event.headers.is_empty() => self.events.pop().zip(Some(secret)),
             _ => None,
         };
-        let Some(event) = event else {
+        let Some((event, secret)) = event else {
             return self.end(self.execution, last(COMPLETE_PLAIN, &row), sent).await;
         };
+        let lock = LockId::of_ordering_key(&event.ordering_key, secret);
         let id = EventId::derive(self.execution, 0).as_uuid();
         let lane = Lane::of(&event.ordering_key).0.cast_signed();
         let (topic, ordering_key) = (event.topic.as_str(), event.ordering_key.as_str());
         let (event_type, content_type) = (event.event_type.as_str(), event.content_type.as_str());
         let payload = event.payload.as_ref();
         let (traceparent, tracestate) = (event.traceparent.as_deref(), event.tracestate.as_deref());
-        let event: [&dyn Parameter; 9] =
-            [&id, &lane, &topic, &ordering_key, &event_type, &content_type, &payload, &traceparent, &tracestate];
+        let event: [&dyn Parameter; 11] = [
+            &id,
+            &lane,
+            &topic,
+            &ordering_key,
+            &event_type,
+            &content_type,
+            &payload,
+            &traceparent,
+            &tracestate,
+            &lock.0,
+            &secret.table,
+        ];
         let params: Vec<&dyn Parameter> = row.into_iter().chain(event).collect();
         let last = Last { sql: COMPLETE_WITH_EVENT, params: &params, emits: true };
         self.end(self.execution, Some(last), sent).await

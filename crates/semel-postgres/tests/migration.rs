@@ -84,6 +84,62 @@ async fn a_role_that_works_with_keys_does_so_after_migrating() {
     assert!(!inserts.get::<_, bool>(0), "no more than it has on keys");
 }
 
+/// The bounds of `semel.keys` have been written three times, and rows are in the table that each has let pass.
+#[tokio::test]
+async fn the_bounds_of_a_key_are_what_they_were() {
+    let database = TempDatabase::create().await;
+    Postgres::open(&database.url(), Options::default()).unwrap().migrate().await.unwrap();
+    let client = database.connect().await;
+    let bounds = migrations().iter().find(|migration| migration.name == "0010_key_bounds").unwrap().sql;
+    let (from, to) = (bounds.find("CREATE FUNCTION").unwrap(), bounds.find("\n$$;").unwrap());
+    client.batch_execute(&format!("{}\n$$", &bounds[from..to])).await.unwrap();
+
+    let names = "FROM unnest(ARRAY['t', '', repeat('t', 255), repeat('t', 256), 'é e']) AS tenant,
+                      unnest(ARRAY['o', '', repeat('o', 255), repeat('o', 256)]) AS operation,
+                      unnest(ARRAY['k', '', repeat('k', 255), repeat('k', 256), 'a b', 'é', '~!']) AS key,
+                      unnest(ARRAY[decode(repeat('01', 33), 'hex'), '\\x01', '']) AS fingerprint,
+                      (VALUES ('completed', 201::smallint, ''::bytea, ''::bytea, NULL::text, interval '1 day', NULL::text,
+                               NULL::bigint, NULL::text, NULL::timestamptz))
+                      AS k (state, status, headers, body, sealed_by, retain, holder, epoch, point, lease)";
+    let rest = "FROM (VALUES ('t', 'o', 'k', decode(repeat('01', 33), 'hex')))
+                     AS n (tenant, operation, key, fingerprint),
+                     unnest(ARRAY['completed', 'failed', 'in_progress', 'unknown', 'done']) AS state,
+                     unnest(ARRAY[200, 599, 199, 600, NULL]::smallint[]) AS status,
+                     unnest(ARRAY['', decode(repeat('00', 16425), 'hex'), NULL]::bytea[]) AS headers,
+                     unnest(ARRAY['', NULL]::bytea[]) AS body,
+                     unnest(ARRAY[NULL, 's', '', repeat('s', 65)]) AS sealed_by,
+                     unnest(ARRAY['1 day', '0']::interval[]) AS retain,
+                     unnest(ARRAY[NULL, 'h', '']) AS holder,
+                     unnest(ARRAY[NULL, 1, 0]::bigint[]) AS epoch,
+                     unnest(ARRAY[NULL, 'p', 'a b']) AS point,
+                     unnest(ARRAY[NULL, now()]::timestamptz[]) AS lease";
+    for rows in [names, rest] {
+        let judge = format!(
+            "SELECT count(*) FILTER (WHERE was AND is_now), count(*) FILTER (WHERE NOT was AND NOT is_now), count(*)
+             FROM (SELECT semel.key_fits(tenant, operation, key, fingerprint, state, status, headers, body, sealed_by,
+                                         now(), now() + retain, holder, epoch, point, lease) IS NOT FALSE AS was,
+                          semel.key_fits(ROW(tenant, operation, key, gen_random_uuid(), fingerprint, state, status,
+                                             headers, body, sealed_by, now(), now() + retain, holder, epoch, point,
+                                             lease, NULL)::semel.keys) IS NOT FALSE AS is_now {rows}) j"
+        );
+        let row = client.query_one(&judge, &[]).await.unwrap();
+        let (passes, fails, all): (i64, i64, i64) = (row.get(0), row.get(1), row.get(2));
+        assert_eq!(passes + fails, all, "{rows}");
+        assert!(passes > 10 && fails > 10, "{passes} pass and {fails} do not");
+    }
+    // The largest body, and one byte more.
+    for (bytes, fits) in [(16 * 1024 * 1024 + 40, true), (16 * 1024 * 1024 + 41, false)] {
+        let insert = format!(
+            "INSERT INTO semel.keys (tenant, operation, key, execution, fingerprint, state, status, headers, body,
+                                     created_at, expires_at)
+             VALUES ('t', 'o', 'k', gen_random_uuid(), semel.fingerprint(''), 'completed', 200, '',
+                     decode(repeat('00', {bytes}), 'hex'), now(), now() + interval '1 day')"
+        );
+        let inserted = client.batch_execute(&insert).await.map_err(|error| error.code().unwrap().code().to_owned());
+        assert_eq!(inserted, if fits { Ok(()) } else { Err("23514".to_owned()) });
+    }
+}
+
 #[tokio::test]
 async fn a_printed_schema_equals_a_migrated_one() {
     let (migrated, printed) = (TempDatabase::create().await, TempDatabase::create().await);

@@ -1,1 +1,1 @@
-SELECT * FROM semel.begin_claim($1, $2, $3, $4, $5, $6, $7, $8)
+SELECT semel.begin_claim($1, $2, $3, $4, $5, $6, $7, $8)

@@ -1,22 +1,23 @@
--- The same with one event, as semel.emit writes it, without headers. Both rows are inserted, or it fails. The subquery
--- takes the transaction's id and waits for the ordering key's lock; slot and seq are read above it, and so later.
--- $12 event id, if it is the first of its run, $13 lane.
+-- The same with one event, as semel.emit writes it, without headers: both rows are inserted, or it fails. What has to come
+-- first stands in the condition of a CASE. The transaction's id comes before the slot, as decision 3 demands, and the
+-- ordering key's lock before the seq. The process knows the lock's id as long as the secret is the one it has read, which
+-- that secret's table tells; where the schema was made anew under it, the database finds the id.
+-- $12 event id, if it is the first of its run, $13 lane, $21 lock id, $22 the table.
 WITH event AS (
     INSERT INTO semel.events (slot, seq, xid, incarnation, id, lane, created_at, topic, ordering_key, event_type,
                               content_type, payload, traceparent, tracestate)
-    SELECT pg_sequence_last_value('semel.current_slot'), nextval('semel.event_seq'), l.xid, l.incarnation,
-           CASE WHEN l.ordinal = 0 THEN $12::uuid ELSE semel.event_id($5, l.ordinal) END,
-           $13::smallint, clock_timestamp(), $14::text, $15::text, $16::text, $17::text, $18::bytea, $19::text,
-           $20::text
-    FROM (SELECT pg_current_xact_id() AS xid,
-                 pg_advisory_xact_lock(('x' || encode(substring(sha256(
-                     (SELECT i.secret FROM semel.installation i) || decode('6f72646572696e67206b657920', 'hex')
-                     || convert_to($15::text, 'UTF8')) FOR 8), 'hex'))::bit(64)::bigint) AS locked,
-                 coalesce(nullif(current_setting('semel.incarnation', true), '')::bigint,
-                          semel.incarnation_hash()) AS incarnation,
-                 CASE WHEN coalesce(current_setting('semel.emitted', true), '') = ''
-                      THEN (set_config('semel.emitted', $5::uuid::text || '000001', true) IS NULL)::integer
-                      ELSE semel.next_ordinal($5, 1) END AS ordinal) l)
+    VALUES (CASE WHEN pg_current_xact_id() IS NOT NULL THEN pg_sequence_last_value('semel.current_slot') END,
+            CASE WHEN CASE WHEN 'semel.installation'::regclass = $22::oid THEN pg_advisory_xact_lock($21::bigint)
+                           ELSE semel.lock_ordering_keys(ARRAY[$15::text]) END IS NOT NULL
+                 THEN nextval('semel.event_seq') END,
+            pg_current_xact_id(),
+            coalesce(nullif(current_setting('semel.incarnation', true), '')::bigint, semel.incarnation_hash()),
+            CASE WHEN coalesce(current_setting('semel.emitted', true), '') = ''
+                 THEN CASE WHEN set_config('semel.emitted', $5::uuid::text || '000001', true) IS NOT NULL
+                           THEN $12::uuid END
+                 ELSE semel.event_id($5, semel.next_ordinal($5, 1)) END,
+            $13::smallint, clock_timestamp(), $14::text, $15::text, $16::text, $17::text, $18::bytea, $19::text,
+            $20::text))
 INSERT INTO semel.keys (tenant, operation, key, fingerprint, execution, state, status, headers, body, sealed_by,
                         created_at, expires_at)
 VALUES ($1, $2, $3, $4,

@@ -6,6 +6,7 @@ use semel::sink::Lane;
 use semel::{Ask, Claim, Completion, Error, Event, Execution, Fingerprint, Join, Key, Scope, Store, Tx as _};
 use semel_postgres::{Options, Postgres, Statements, Tx};
 use semel_testkit::counts::rounds;
+use semel_testkit::poll::until;
 use uuid::Uuid;
 
 use crate::{ALL, Shop, emit, event, text};
@@ -146,6 +147,32 @@ async fn a_completion_that_is_refused_leaves_neither_key_nor_event_nor_effect() 
     let (tx, _) = fresh(&shop.store).await;
     let error = complete(tx, 199).await.unwrap_err();
     assert!(format!("{error:?}").contains("keys_fit"), "{error:?}");
+}
+
+/// A completion computes the lock of its event's ordering key in the process, and it is the one that `semel.emit` takes:
+/// also where the schema was made anew, with another secret, under a process that goes on (I5).
+#[tokio::test]
+async fn a_completion_waits_for_its_ordering_key_also_when_the_schema_was_made_anew() {
+    let shop = Shop::open().await;
+    let mut other = shop.database.connect().await;
+    for made in 0..2 {
+        if made > 0 {
+            other.batch_execute("DROP SCHEMA semel CASCADE").await.unwrap();
+            shop.store.migrate().await.unwrap();
+        }
+        let mut owner = other.transaction().await.unwrap();
+        emit(&mut owner, &["k"]).await;
+        let (mut tx, _) = fresh(&shop.store).await;
+        tx.emit(event("k"));
+        let completion = tokio::spawn(complete(tx, 201));
+        let waits = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted
+                     AND database = (SELECT oid FROM pg_database WHERE datname = current_database())";
+        until("the completion waits", async || shop.number(waits).await == 1).await;
+        owner.commit().await.unwrap();
+        completion.await.unwrap().unwrap();
+        let events = "SELECT count(DISTINCT xid) FROM semel.events";
+        assert_eq!(shop.number(events).await, 2, "schema {made}");
+    }
 }
 
 async fn fresh(store: &Postgres) -> (Tx, Ask) {
