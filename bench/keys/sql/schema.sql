@@ -32,7 +32,8 @@ CREATE TABLE bench_outbox (
 );
 CREATE INDEX bench_outbox_unpublished ON bench_outbox (event) WHERE published_at IS NULL;
 
--- The whole operation as one call, by the SQL functions. Assignments, because SELECT INTO and PERFORM set up a scan each.
+-- The whole operation as one call, by the SQL functions. Assignments, because SELECT INTO and PERFORM set up a scan
+-- each.
 CREATE FUNCTION bench_charge(
     p_key text, p_fingerprint bytea, p_account bigint, p_amount bigint, p_event_key text, p_payload bytea,
     p_reply bytea) RETURNS text

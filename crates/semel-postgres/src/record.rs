@@ -1,7 +1,7 @@
 //! A composite value, read like a row.
 //!
-//! A function that returns one in the select list spares its caller the scan that `FROM` sets up, and says "nothing" by a
-//! null.
+//! A function that returns one in the select list spares its caller the scan that `FROM` sets up, and says "nothing" by
+//! a null.
 
 use std::error::Error as StdError;
 
@@ -30,7 +30,7 @@ pub(crate) struct Record<'a> {
 }
 
 impl<'r> FromSql<'r> for Record<'r> {
-    /// As the server sends it: how many fields, and of each its type, its length and its bytes; a null is -1 bytes long.
+    /// As the server sends it: how many fields, and of each its type, its length and its bytes; a null has length -1.
     fn from_sql(_: &Type, raw: &'r [u8]) -> Result<Record<'r>, Broken> {
         let mut left = raw;
         let count = number(&mut left)?;

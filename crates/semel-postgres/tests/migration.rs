@@ -98,8 +98,8 @@ async fn the_bounds_of_a_key_are_what_they_were() {
                       unnest(ARRAY['o', '', repeat('o', 255), repeat('o', 256)]) AS operation,
                       unnest(ARRAY['k', '', repeat('k', 255), repeat('k', 256), 'a b', 'é', '~!']) AS key,
                       unnest(ARRAY[decode(repeat('01', 33), 'hex'), '\\x01', '']) AS fingerprint,
-                      (VALUES ('completed', 201::smallint, ''::bytea, ''::bytea, NULL::text, interval '1 day', NULL::text,
-                               NULL::bigint, NULL::text, NULL::timestamptz))
+                      (VALUES ('completed', 201::smallint, ''::bytea, ''::bytea, NULL::text, interval '1 day',
+                               NULL::text, NULL::bigint, NULL::text, NULL::timestamptz))
                       AS k (state, status, headers, body, sealed_by, retain, holder, epoch, point, lease)";
     let rest = "FROM (VALUES ('t', 'o', 'k', decode(repeat('01', 33), 'hex')))
                      AS n (tenant, operation, key, fingerprint),

@@ -1,7 +1,7 @@
--- The same with one event, as semel.emit writes it, without headers: both rows are inserted, or it fails. What has to come
--- first stands in the condition of a CASE. The transaction's id comes before the slot, as decision 3 demands, and the
--- ordering key's lock before the seq. The process knows the lock's id as long as the secret is the one it has read, which
--- that secret's table tells; where the schema was made anew under it, the database finds the id.
+-- The same with one event, as semel.emit writes it, without headers: both rows are inserted, or it fails. What has to
+-- come first stands in the condition of a CASE. The transaction's id comes before the slot, as decision 3 demands, and
+-- the ordering key's lock before the seq. The process knows the lock's id as long as the secret is the one it has read,
+-- which that secret's table tells; where the schema was made anew under it, the database finds the id.
 -- $12 event id, if it is the first of its run, $13 lane, $21 lock id, $22 the table.
 WITH event AS (
     INSERT INTO semel.events (slot, seq, xid, incarnation, id, lane, created_at, topic, ordering_key, event_type,

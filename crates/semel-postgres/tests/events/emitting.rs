@@ -149,8 +149,8 @@ async fn a_completion_that_is_refused_leaves_neither_key_nor_event_nor_effect() 
     assert!(format!("{error:?}").contains("keys_fit"), "{error:?}");
 }
 
-/// A completion computes the lock of its event's ordering key in the process, and it is the one that `semel.emit` takes:
-/// also where the schema was made anew, with another secret, under a process that goes on (I5).
+/// A completion computes the lock of its event's ordering key in the process, and it is the one that `semel.emit`
+/// takes: also where the schema was made anew, with another secret, under a process that goes on (I5).
 #[tokio::test]
 async fn a_completion_waits_for_its_ordering_key_also_when_the_schema_was_made_anew() {
     let shop = Shop::open().await;
