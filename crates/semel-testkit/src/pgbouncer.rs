@@ -1,7 +1,8 @@
 //! A private pgbouncer.
 
-use std::io;
-use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::io::{self, Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -10,9 +11,8 @@ use std::time::{Duration, Instant};
 
 use crate::account::{Account, find_program};
 use crate::address::PostgresUrl;
-use crate::cluster::{free_port, target_dir};
+use crate::cluster::target_dir;
 
-const PORT_ATTEMPTS: u32 = 5;
 const WAIT: Duration = Duration::from_secs(20);
 const SETTINGS: &str = "pgbouncer.ini";
 const LOG: &str = "pgbouncer.log";
@@ -20,6 +20,10 @@ const LOG: &str = "pgbouncer.log";
 const RESTARTS: u32 = 10;
 /// How often somebody looks whether it still runs.
 const LOOK: Duration = Duration::from_millis(50);
+/// Hands the socket on standard input over, as systemd does: as descriptor 3, to the process that is named.
+const HAND_OVER: &str = r#"LISTEN_PID=$$ LISTEN_FDS=1 exec "$0" "$1" 3<&0 </dev/null"#;
+/// What asks a server whether it encrypts. It answers by one byte.
+const DO_YOU_ENCRYPT: [u8; 8] = [0, 0, 0, 8, 4, 210, 22, 47];
 
 /// For how long a client of the pooler has a session of the server to itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,9 +36,9 @@ pub enum Mode {
 
 /// A running pooler. Dropping it ends it.
 ///
-/// One that ends by itself is started again on the same port, as a service manager does, and says so: version 1.18,
-/// which Debian has, dies now and then when a request to cancel arrives under load (its issue 822). A failed test keeps
-/// the log.
+/// One that ends by itself is started again, as a service manager does, and says so: version 1.18, which Debian has,
+/// dies now and then when a request to cancel arrives under load (its issue 822). The socket that it listens on is
+/// ours, so that whoever connects meanwhile waits and is not refused. A failed test keeps the log.
 #[derive(Debug)]
 pub struct Bouncer {
     process: Arc<Mutex<Process>>,
@@ -67,24 +71,16 @@ impl Bouncer {
         let account = Account::for_servers()?;
         let name = format!("{}-{}", std::process::id(), SERIAL.fetch_add(1, Ordering::Relaxed));
         let dir = target_dir().join("pgbouncer").join(name);
-        let mut attempt = 1;
-        loop {
-            let home = account.directory(&dir)?;
-            let port = free_port()?;
-            account.write(&home.join(SETTINGS), &configuration(mode, &server, port))?;
-            let mut child = spawn(account, &program, &home)?;
-            match wait_until_it_listens(&mut child, port, &home) {
-                Ok(()) => {
-                    let process = Arc::new(Mutex::new(Process { child, wanted: true }));
-                    let (looked_after, restart) = (Arc::clone(&process), move || spawn(account, &program, &home));
-                    std::thread::spawn(move || look_after(&looked_after, restart));
-                    return Ok(Bouncer { process, server, port, account, dir });
-                }
-                // Another process may take the port between our look and the pooler's bind.
-                Err(_) if attempt < PORT_ATTEMPTS => attempt += 1,
-                Err(error) => return Err(error),
-            }
-        }
+        let home = account.directory(&dir)?;
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+        let port = listener.local_addr()?.port();
+        account.write(&home.join(SETTINGS), &configuration(mode, &server, port))?;
+        let mut child = spawn(account, &program, &home, &listener)?;
+        wait_until_it_answers(&mut child, port, &home)?;
+        let process = Arc::new(Mutex::new(Process { child, wanted: true }));
+        let (looked_after, restart) = (Arc::clone(&process), move || spawn(account, &program, &home, &listener));
+        std::thread::spawn(move || look_after(&looked_after, restart));
+        Ok(Bouncer { process, server, port, account, dir })
     }
 
     /// The port on 127.0.0.1.
@@ -116,28 +112,32 @@ impl Drop for Bouncer {
 }
 
 /// Starts it by the settings in `home`, where its log is, too.
-fn spawn(account: Account, program: &Path, home: &Path) -> io::Result<Child> {
+fn spawn(account: Account, program: &Path, home: &Path, listener: &TcpListener) -> io::Result<Child> {
     let log = std::fs::OpenOptions::new().create(true).append(true).open(home.join(LOG))?;
-    let mut command = account.command(program);
-    command.arg(home.join(SETTINGS)).current_dir(home).stdout(Stdio::null()).stderr(log).spawn()
+    let mut command = account.command("sh");
+    command.args(["-c", HAND_OVER]).arg(program).arg(home.join(SETTINGS)).current_dir(home);
+    command.stdin(OwnedFd::from(listener.try_clone()?)).stdout(Stdio::null()).stderr(log).spawn()
 }
 
-fn wait_until_it_listens(child: &mut Child, port: u16, home: &Path) -> io::Result<()> {
-    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+fn wait_until_it_answers(child: &mut Child, port: u16, home: &Path) -> io::Result<()> {
     let deadline = Instant::now() + WAIT;
-    loop {
-        let ended = child.try_wait()?.is_some();
-        if !ended && TcpStream::connect_timeout(&address, Duration::from_secs(1)).is_ok() {
+    while Instant::now() < deadline && child.try_wait()?.is_none() {
+        if answers(port).is_ok() {
             return Ok(());
         }
-        if ended || Instant::now() > deadline {
-            let _ = child.kill();
-            let _ = child.wait();
-            let log = std::fs::read_to_string(home.join(LOG)).unwrap_or_default();
-            return Err(io::Error::other(format!("pgbouncer did not start:\n{log}")));
-        }
-        std::thread::sleep(Duration::from_millis(10));
     }
+    let _ = child.kill();
+    let _ = child.wait();
+    let log = std::fs::read_to_string(home.join(LOG)).unwrap_or_default();
+    Err(io::Error::other(format!("pgbouncer did not start:\n{log}")))
+}
+
+fn answers(port: u16) -> io::Result<()> {
+    let patience = Duration::from_secs(1);
+    let mut stream = TcpStream::connect_timeout(&SocketAddr::from((Ipv4Addr::LOCALHOST, port)), patience)?;
+    stream.set_read_timeout(Some(patience))?;
+    stream.write_all(&DO_YOU_ENCRYPT)?;
+    stream.read_exact(&mut [0])
 }
 
 /// Starts it again when it has ended by itself, until nobody wants it any more.
