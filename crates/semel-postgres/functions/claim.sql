@@ -19,11 +19,13 @@ CREATE OR REPLACE FUNCTION semel.claim(
 LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
     v_locked boolean;
-    v_found  semel.keys%ROWTYPE;
+    v_found  record;
     v_claims text;
-    v_secret bytea;
+    v_secret bytea := coalesce(
+        decode(nullif(current_setting('semel.secret_of_' || 'semel.installation'::regclass::oid::text, true), ''), 'hex'),
+        semel.installation_secret());
 BEGIN
-    IF p_tenant IS NULL OR p_operation IS NULL OR p_key IS NULL OR p_fingerprint IS NULL THEN
+    IF num_nulls(p_tenant, p_operation, p_key, p_fingerprint) > 0 THEN
         RAISE EXCEPTION 'semel.claim needs a tenant, an operation, a key and a fingerprint, and one of them is null'
             USING ERRCODE = 'null_value_not_allowed';
     END IF;
@@ -32,39 +34,44 @@ BEGIN
     END IF;
 
     -- The lock that semel.lock_id tells, without a call of its own.
-    SELECT i.secret INTO STRICT v_secret FROM semel.installation i;
     v_locked := pg_try_advisory_xact_lock(('x' || encode(substring(sha256(v_secret
         || int4send(octet_length(convert_to(p_tenant, 'UTF8'))) || convert_to(p_tenant, 'UTF8')
         || int4send(octet_length(convert_to(p_operation, 'UTF8'))) || convert_to(p_operation, 'UTF8')
         || convert_to(p_key, 'UTF8')) FOR 8), 'hex'))::bit(64)::bigint);
-    SELECT * INTO v_found FROM semel.keys k
-    WHERE k.tenant = p_tenant AND k.operation = p_operation AND k.key = p_key;
-
-    -- A committed row is the truth whether or not the lock is free: another caller may hold it only to replay.
-    IF FOUND AND (v_found.state = 'in_progress' OR v_found.expires_at > clock_timestamp()) THEN
-        IF v_found.fingerprint <> p_fingerprint THEN
-            outcome := 'mismatch';
-        ELSIF v_found.state IN ('completed', 'failed') THEN
-            outcome := 'replay';
-            execution := v_found.execution;
-            status := v_found.status;
-            headers := v_found.headers;
-            body := v_found.body;
-            sealed_by := v_found.sealed_by;
-        ELSIF v_found.state = 'in_progress' AND v_found.lease_expires_at > clock_timestamp() THEN
-            outcome := 'in_flight';
-            retry_after_ms := ceil(extract(epoch FROM v_found.lease_expires_at - clock_timestamp()) * 1000);
-        ELSE
-            outcome := 'unknown';
+    -- Whether there is a row is all that is usually asked. To read its columns costs as much again.
+    PERFORM FROM semel.keys k WHERE k.tenant = p_tenant AND k.operation = p_operation AND k.key = p_key;
+    IF FOUND OR NOT v_locked THEN
+        SELECT * INTO v_found FROM semel.keys k
+        WHERE k.tenant = p_tenant AND k.operation = p_operation AND k.key = p_key;
+        -- A committed row is the truth whether or not the lock is free: another caller may hold it only to replay.
+        IF FOUND AND (v_found.state = 'in_progress' OR v_found.expires_at > clock_timestamp()) THEN
+            IF v_found.fingerprint <> p_fingerprint THEN
+                outcome := 'mismatch';
+            ELSIF v_found.state IN ('completed', 'failed') THEN
+                outcome := 'replay';
+                execution := v_found.execution;
+                status := v_found.status;
+                headers := v_found.headers;
+                body := v_found.body;
+                sealed_by := v_found.sealed_by;
+            ELSIF v_found.state = 'in_progress' AND v_found.lease_expires_at > clock_timestamp() THEN
+                outcome := 'in_flight';
+                retry_after_ms := ceil(extract(epoch FROM v_found.lease_expires_at - clock_timestamp()) * 1000);
+            ELSE
+                outcome := 'unknown';
+            END IF;
+            RETURN;
         END IF;
-    ELSIF NOT v_locked THEN
-        outcome := 'in_flight';
-    ELSE
-        outcome := 'fresh';
-        execution := gen_random_uuid();
+        IF NOT v_locked THEN
+            outcome := 'in_flight';
+            RETURN;
+        END IF;
         replaces := v_found.execution;
-        -- The completion must come in this transaction, where the lock is. The setting ends with it.
-        v_claims := set_config('semel.claims', concat_ws(' ', current_setting('semel.claims', true), execution), true);
     END IF;
+    outcome := 'fresh';
+    execution := gen_random_uuid();
+    -- The completion must come in this transaction, where the lock is. The setting ends with it.
+    v_claims := set_config(
+        'semel.claims', ltrim(concat_ws(' ', current_setting('semel.claims', true), execution)), true);
 END
 $$;

@@ -13,20 +13,23 @@ CREATE OR REPLACE FUNCTION semel.complete(
 RETURNS uuid
 LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
-    v_now   timestamptz := clock_timestamp();
-    v_state text := CASE WHEN p_failed THEN 'failed' ELSE 'completed' END;
+    v_now   timestamptz;
+    v_state text;
     v_flow  boolean;
 BEGIN
-    IF position(p_execution::text IN coalesce(current_setting('semel.claims', true), '')) = 0
-        OR current_setting('synchronous_commit') NOT IN ('on', 'remote_apply') THEN
+    IF (current_setting('semel.claims', true) = p_execution::text AND current_setting('synchronous_commit') = 'on')
+        IS NOT TRUE THEN
         PERFORM semel.completing(p_execution);
     END IF;
     IF p_replaces IS NULL THEN
         INSERT INTO semel.keys (tenant, operation, key, execution, fingerprint, state, status, headers, body, sealed_by,
                                 created_at, expires_at)
-        VALUES (p_tenant, p_operation, p_key, p_execution, p_fingerprint, v_state, p_status, p_headers, p_body,
-                p_sealed_by, v_now, v_now + p_retain);
+        VALUES (p_tenant, p_operation, p_key, p_execution, p_fingerprint,
+                CASE WHEN p_failed THEN 'failed' ELSE 'completed' END, p_status, p_headers, p_body, p_sealed_by,
+                clock_timestamp(), clock_timestamp() + p_retain);
     ELSE
+        v_now := clock_timestamp();
+        v_state := CASE WHEN p_failed THEN 'failed' ELSE 'completed' END;
         v_flow := EXISTS (
             SELECT FROM semel.keys k
             WHERE k.tenant = p_tenant AND k.operation = p_operation AND k.key = p_key

@@ -13,45 +13,40 @@ CREATE OR REPLACE FUNCTION semel.emit(
     p_traceparent text DEFAULT NULL, p_tracestate text DEFAULT NULL, p_execution uuid DEFAULT NULL) RETURNS uuid
 LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
-    v_claims      text := current_setting('semel.claims', true);
-    v_emitted     text := current_setting('semel.emitted', true);
-    v_execution   uuid := p_execution;
-    v_incarnation bigint := nullif(current_setting('semel.incarnation', true), '')::bigint;
+    v_claims    text := current_setting('semel.claims', true);
+    v_emitted   text := current_setting('semel.emitted', true);
+    v_execution uuid := p_execution;
     -- The id comes before the slot is read: whoever read the old slot has an id below the one that is recorded after
     -- the switch.
-    v_xid         xid8 := pg_current_xact_id();
-    v_ordinal     integer := 0;
-    v_secret      bytea;
-    v_locked      boolean;
-    v_slot        smallint;
-    v_id          uuid;
+    v_xid       xid8 := pg_current_xact_id();
+    v_id        uuid;
+    v_secret    bytea := coalesce(
+        decode(nullif(current_setting('semel.secret_of_' || 'semel.installation'::regclass::oid::text, true), ''), 'hex'),
+        semel.installation_secret());
+    v_locked    boolean;
 BEGIN
     -- What is usual is answered here: each call of another function costs as much as ten of these lines.
     IF v_execution IS NULL THEN
         v_execution := CASE WHEN v_claims <> '' THEN right(v_claims, 36)::uuid ELSE semel.emitting_execution() END;
     END IF;
-    IF v_incarnation IS NULL THEN
-        v_incarnation := semel.incarnation_hash();
-    END IF;
     IF p_headers IS NOT NULL THEN
         PERFORM semel.require_headers(p_headers);
     END IF;
     IF v_emitted <> '' THEN
-        v_ordinal := semel.next_ordinal(v_execution, 1);
+        v_id := semel.event_id(v_execution, semel.next_ordinal(v_execution, 1));
     ELSE
         v_emitted := set_config('semel.emitted', v_execution::text || '000001', true);
+        v_id := semel.event_id(v_execution, 0);
     END IF;
-    v_id := semel.event_id(v_execution, v_ordinal);
     -- The lock that semel.lock_ordering_keys takes.
-    SELECT i.secret INTO STRICT v_secret FROM semel.installation i;
     v_locked := pg_advisory_xact_lock(('x' || encode(substring(sha256(
         v_secret || decode('6f72646572696e67206b657920', 'hex') || convert_to(p_ordering_key, 'UTF8'))
         FOR 8), 'hex'))::bit(64)::bigint) IS NULL;
-    v_slot := pg_sequence_last_value('semel.current_slot');
     -- A later statement than the one that waited for the lock: the seq is drawn under it.
     INSERT INTO semel.events (slot, seq, xid, incarnation, id, lane, created_at, topic, ordering_key, event_type,
                               content_type, payload, headers, traceparent, tracestate)
-    VALUES (v_slot, nextval('semel.event_seq'), v_xid, v_incarnation, v_id,
+    VALUES (pg_sequence_last_value('semel.current_slot'), nextval('semel.event_seq'), v_xid,
+            coalesce(nullif(current_setting('semel.incarnation', true), '')::bigint, semel.incarnation_hash()), v_id,
             -- As semel.lane says.
             get_byte(sha256(convert_to(p_ordering_key, 'UTF8')), 1) & 63,
             clock_timestamp(), p_topic, p_ordering_key, p_event_type, p_content_type, p_payload, p_headers,

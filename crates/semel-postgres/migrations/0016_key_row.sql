@@ -6,40 +6,41 @@
 SELECT set_config('lock_timeout', '10s', true);
 LOCK TABLE semel.keys IN ACCESS EXCLUSIVE MODE;
 
--- It says what key_fits said of the columns, so no row has to be looked at. It stands here and is never replaced: rows
--- are in the table that it has let pass. A column that is null passes, as in any CHECK.
-CREATE FUNCTION semel.key_fits(p_key semel.keys) RETURNS boolean
+-- The bounds of a row that is not just a reply: one that is sealed, leased or held. By itself, because an expression is
+-- prepared whole, whichever part of it is needed.
+CREATE FUNCTION semel.leased_key_fits(p_key semel.keys) RETURNS boolean
 LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS $$
-DECLARE
-    v_ended  boolean := p_key.state IN ('completed', 'failed');
-    v_stored boolean := p_key.status IS NOT NULL AND p_key.headers IS NOT NULL AND p_key.body IS NOT NULL;
 BEGIN
-    IF NOT (p_key.tenant <> '' AND octet_length(p_key.tenant) <= 255
-            AND p_key.operation <> '' AND octet_length(p_key.operation) <= 255
-            -- Visible ASCII. Searching for what is not is a hundred times cheaper than matching a bounded repetition.
-            AND p_key.key <> '' AND octet_length(p_key.key) <= 255 AND p_key.key COLLATE "C" !~ '[^!-~]'
-            -- One byte of version and a SHA-256.
-            AND octet_length(p_key.fingerprint) = 33
-            AND p_key.status BETWEEN 200 AND 599
-            -- The bounds leave room for a nonce and a tag of 40 bytes where the reply is sealed.
-            AND octet_length(p_key.headers) <= 16 * 1024 + 40
-            AND octet_length(p_key.body) <= 16 * 1024 * 1024 + 40
-            AND p_key.expires_at > p_key.created_at) THEN
-        RETURN false;
-    END IF;
-    -- A reply that is not sealed, under a key that nobody has leased.
-    IF v_ended AND v_stored AND p_key.sealed_by IS NULL AND p_key.holder IS NULL AND p_key.epoch IS NULL
-        AND p_key.recovery_point IS NULL THEN
-        RETURN true;
-    END IF;
-    RETURN v_ended = v_stored
-        AND (v_ended OR p_key.state IN ('in_progress', 'unknown'))
+    RETURN (p_key.state IN ('completed', 'failed')) = (num_nulls(p_key.status, p_key.headers, p_key.body) = 0)
+        AND p_key.state IN ('in_progress', 'completed', 'failed', 'unknown')
         AND octet_length(p_key.sealed_by) BETWEEN 1 AND 64
         AND octet_length(p_key.holder) BETWEEN 1 AND 255
         AND p_key.epoch > 0
         AND octet_length(p_key.recovery_point) BETWEEN 1 AND 100 AND p_key.recovery_point COLLATE "C" !~ '[^!-~]'
-        AND (p_key.state <> 'in_progress'
-             OR (p_key.holder IS NOT NULL AND p_key.epoch IS NOT NULL AND p_key.lease_expires_at IS NOT NULL));
+        AND (p_key.state <> 'in_progress' OR num_nulls(p_key.holder, p_key.epoch, p_key.lease_expires_at) = 0);
+END
+$$;
+
+-- It says what key_fits said of the columns, so no row has to be looked at. Both stand here and are never replaced:
+-- rows are in the table that they have let pass. A column that is null passes, as in any CHECK.
+CREATE FUNCTION semel.key_fits(p_key semel.keys) RETURNS boolean
+LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS $$
+BEGIN
+    RETURN p_key.tenant <> '' AND octet_length(p_key.tenant) <= 255
+        AND p_key.operation <> '' AND octet_length(p_key.operation) <= 255
+        -- Visible ASCII. A bounded repetition would take a hundred times as long.
+        AND p_key.key COLLATE "C" ~ '^[!-~]+$' AND octet_length(p_key.key) <= 255
+        -- One byte of version and a SHA-256.
+        AND octet_length(p_key.fingerprint) = 33
+        AND p_key.status BETWEEN 200 AND 599
+        -- The bounds leave room for a nonce and a tag of 40 bytes where the reply is sealed.
+        AND octet_length(p_key.headers) <= 16 * 1024 + 40
+        AND octet_length(p_key.body) <= 16 * 1024 * 1024 + 40
+        AND p_key.expires_at > p_key.created_at
+        AND CASE WHEN p_key.state IN ('completed', 'failed')
+                      AND num_nulls(p_key.status, p_key.headers, p_key.body) = 0
+                      AND num_nonnulls(p_key.sealed_by, p_key.holder, p_key.epoch, p_key.recovery_point) = 0 THEN true
+                 ELSE semel.leased_key_fits(p_key) END;
 END
 $$;
 

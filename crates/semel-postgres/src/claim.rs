@@ -126,17 +126,26 @@ async fn claim_once(store: &Postgres, ask: &Ask) -> Result<Claim<Tx, Stored>, Er
     })
 }
 
-/// Looks at the row alone, outside any transaction: a committed row that lives is the truth, whoever holds the lock.
-/// `None` if the key may have to be run.
+/// Looks at the row alone, outside any transaction: a committed reply that lives is the truth, whoever holds the lock.
+/// `None` if there is none.
 async fn look(store: &Postgres, ask: &Ask) -> Result<Option<Claim<Tx, Stored>>, Error> {
     let fingerprint = ask.fingerprint.as_bytes().as_slice();
     let params: [&dyn Parameter; 4] = [&ask.scope.tenant(), &ask.scope.operation(), &ask.key.as_str(), &fingerprint];
     let rows = store.query(PROBE, &params).await?;
     let Some(row) = rows.first() else { return Ok(None) };
-    match standing(row)? {
-        Standing::Free { .. } => Ok(None),
-        Standing::Taken(outcome) => read_refusal(outcome, row, store.shared.options.retry_after).map(Some),
+    if !row.try_get(0).map_err(classify)? {
+        return Ok(Some(Claim::Mismatch));
     }
+    let stored = || {
+        Ok(Stored {
+            execution: row.try_get::<_, Uuid>(1)?.into(),
+            status: u16::try_from(row.try_get::<_, i16>(2)?).unwrap_or(0),
+            headers: Bytes::copy_from_slice(row.try_get(3)?),
+            body: Bytes::copy_from_slice(row.try_get(4)?),
+            sealed_by: row.try_get(5)?,
+        })
+    };
+    stored().map(|stored| Some(Claim::Replay(stored))).map_err(classify)
 }
 
 /// Begins a transaction, tries the key's lock, and reads its row, in one flight.
@@ -279,10 +288,10 @@ enum Standing<'a> {
     Taken(&'a str),
 }
 
-fn standing(row: &impl Columns) -> Result<Standing<'_>, Error> {
-    Ok(match row.column("outcome")? {
+fn standing(answer: &impl Columns) -> Result<Standing<'_>, Error> {
+    Ok(match answer.column("outcome")? {
         None => Standing::Free { replaces: None },
-        Some("expired") => Standing::Free { replaces: Some(row.column("execution")?) },
+        Some("expired") => Standing::Free { replaces: Some(answer.column("execution")?) },
         Some(outcome) => Standing::Taken(outcome),
     })
 }

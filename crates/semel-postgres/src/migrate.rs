@@ -40,12 +40,13 @@ const MIGRATIONS: &[Migration] = migrations![
     1 "0001_installation", 2 "0002_keys", 3 "0003_audit", 4 "0004_outbox", 5 "0005_tick_xid", 6 "0006_inbox",
     7 "0007_letters", 8 "0008_letter_ids", 9 "0009_slots", 10 "0010_key_bounds", 11 "0011_flows",
     12 "0012_flow_lives", 13 "0013_functions", 14 "0014_cancelling", 15 "0015_begin_claim",
-    16 "0016_key_row",
+    16 "0016_key_row", 17 "0017_event_bounds",
 ];
 
 /// In the order of their dependencies.
 const FUNCTIONS: &[(&str, &str)] = functions![
     "fingerprint",
+    "installation_secret",
     "lock_id",
     "require_first_statement",
     "require_durable_commit",

@@ -1,8 +1,10 @@
 //! Values that know their PostgreSQL type.
 
-use std::time::SystemTime;
+use std::error::Error;
+use std::time::{Duration, SystemTime};
 
-use tokio_postgres::types::{ToSql, Type};
+use bytes::{BufMut, BytesMut};
+use tokio_postgres::types::{IsNull, ToSql, Type, to_sql_checked};
 use uuid::Uuid;
 
 /// A value that a statement is given. It names its type, so that a statement needs no round trip to be prepared and
@@ -67,11 +69,7 @@ parameters! {
 pub struct Typed<T>(pub T, pub Type);
 
 impl<T: ToSql> ToSql for Typed<T> {
-    fn to_sql(
-        &self,
-        ty: &Type,
-        out: &mut bytes::BytesMut,
-    ) -> Result<tokio_postgres::types::IsNull, Box<dyn std::error::Error + Sync + Send>> {
+    fn to_sql(&self, ty: &Type, out: &mut BytesMut) -> Result<IsNull, Box<dyn Error + Sync + Send>> {
         self.0.to_sql(ty, out)
     }
 
@@ -79,11 +77,7 @@ impl<T: ToSql> ToSql for Typed<T> {
         T::accepts(ty)
     }
 
-    fn to_sql_checked(
-        &self,
-        ty: &Type,
-        out: &mut bytes::BytesMut,
-    ) -> Result<tokio_postgres::types::IsNull, Box<dyn std::error::Error + Sync + Send>> {
+    fn to_sql_checked(&self, ty: &Type, out: &mut BytesMut) -> Result<IsNull, Box<dyn Error + Sync + Send>> {
         self.0.to_sql_checked(ty, out)
     }
 }
@@ -91,6 +85,36 @@ impl<T: ToSql> ToSql for Typed<T> {
 impl<T: ToSql + Sync> Parameter for Typed<T> {
     fn sql_type(&self) -> Type {
         self.1.clone()
+    }
+
+    fn as_to_sql(&self) -> &(dyn ToSql + Sync) {
+        self
+    }
+}
+
+/// A duration as an interval, to the millisecond. One beyond what an interval holds is the longest that it does.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Interval(pub(crate) Duration);
+
+impl ToSql for Interval {
+    fn to_sql(&self, _: &Type, out: &mut BytesMut) -> Result<IsNull, Box<dyn Error + Sync + Send>> {
+        // Microseconds, days, months.
+        out.put_i64(i64::try_from(self.0.as_millis().saturating_mul(1000)).unwrap_or(i64::MAX));
+        out.put_i32(0);
+        out.put_i32(0);
+        Ok(IsNull::No)
+    }
+
+    fn accepts(ty: &Type) -> bool {
+        *ty == Type::INTERVAL
+    }
+
+    to_sql_checked!();
+}
+
+impl Parameter for Interval {
+    fn sql_type(&self) -> Type {
+        Type::INTERVAL
     }
 
     fn as_to_sql(&self) -> &(dyn ToSql + Sync) {

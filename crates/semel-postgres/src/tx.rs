@@ -24,7 +24,7 @@ use crate::flow::step::{Ended, RECORD, RECORD_PLAIN};
 use crate::inbox::Isolated;
 use crate::lease::{self, Fence};
 use crate::outbox::emit::{EMIT, Emission};
-use crate::parameter::Parameter;
+use crate::parameter::{Interval, Parameter};
 use crate::session::Session;
 use crate::store::{Shared, interval_ms};
 
@@ -255,26 +255,22 @@ impl Tx {
                 return Err(error);
             }
         };
-        let flown = {
-            let connection = session.connection()?;
+        let connection = session.connection()?;
+        let flown = async {
             let statements = self.shared.options.statements;
             let mut prepared = Vec::with_capacity(deferred.len() + 3);
             for statement in &deferred {
                 let params = statement.params.iter().map(|value| value.as_ref() as &dyn Parameter);
-                let ready = Prepared::new(connection, statements, &statement.sql, params).await;
-                prepared.push(ready.map_err(|error| self.classified(error))?);
+                prepared.push(Prepared::new(connection, statements, &statement.sql, params).await?);
             }
             if let Some(staging) = &staging {
-                let ready = Prepared::new(connection, statements, STAGE, staging.params().into_iter()).await;
-                prepared.push(ready.map_err(|error| self.classified(error))?);
+                prepared.push(Prepared::new(connection, statements, STAGE, staging.params().into_iter()).await?);
             }
             if let Some(emission) = &emission {
-                let ready = Prepared::new(connection, statements, EMIT, emission.params().into_iter()).await;
-                prepared.push(ready.map_err(|error| self.classified(error))?);
+                prepared.push(Prepared::new(connection, statements, EMIT, emission.params().into_iter()).await?);
             }
             if let Some(last) = &last {
-                let ready = Prepared::new(connection, statements, last.sql, last.params.iter().copied()).await;
-                prepared.push(ready.map_err(|error| self.classified(error))?);
+                prepared.push(Prepared::new(connection, statements, last.sql, last.params.iter().copied()).await?);
             }
             let mut flight = Flight::default();
             for statement in &prepared {
@@ -282,16 +278,20 @@ impl Tx {
             }
             flight.command(connection, "COMMIT");
             session.commits(true);
-            timeout(self.shared.options.commit_timeout, flight.fly_past(sent)).await
+            Ok(timeout(self.shared.options.commit_timeout, flight.fly_past(sent)).await)
         };
+        let flown = flown.await;
         session.commits(false);
         let emits = emission.is_some() || last.as_ref().is_some_and(|last| last.emits);
         let wrote = (emits, staging.is_some());
         let answers = match flown {
-            Ok(Flown::Answered(answers)) => answers,
-            // COMMIT was not sent: dropping the session rolls back.
-            Ok(Flown::Grounded(error)) => return Err(self.classified(error)),
-            Err(_) => {
+            Ok(Ok(Flown::Answered(answers))) => answers,
+            // COMMIT was not sent. The key is new again when its caller hears of it.
+            Ok(Ok(Flown::Grounded(error))) | Err(error) => {
+                session.roll_back().await;
+                return Err(self.classified(error));
+            }
+            Ok(Err(_)) => {
                 session.discard();
                 self.tell(wrote);
                 return Err(Error::Ambiguous("COMMIT was not answered in time".into()));
@@ -327,9 +327,10 @@ impl Tx {
         let state = if completion.failed { "failed" } else { "completed" };
         let status = stored.status.cast_signed();
         let (headers, body) = (stored.headers.as_ref(), stored.body.as_ref());
-        let (sealed_by, retain_ms) = (stored.sealed_by.as_deref(), interval_ms(completion.retain));
+        let (sealed_by, retain) = (stored.sealed_by.as_deref(), Interval(completion.retain));
         let (tenant, operation, key) = (ask.scope.tenant(), ask.scope.operation(), ask.key.as_str());
-        let row: [&dyn Parameter; 11] = [
+        let claim = execution.to_string();
+        let row: [&dyn Parameter; 12] = [
             &tenant,
             &operation,
             &key,
@@ -340,7 +341,8 @@ impl Tx {
             &headers,
             &body,
             &sealed_by,
-            &retain_ms,
+            &retain,
+            &claim,
         ];
         let sent = Some(failpoint::COMMIT_SENT);
         // Headers are looked into by the function. Whoever has claimed has read the secret.
@@ -359,7 +361,9 @@ impl Tx {
         let (event_type, content_type) = (event.event_type.as_str(), event.content_type.as_str());
         let payload = event.payload.as_ref();
         let (traceparent, tracestate) = (event.traceparent.as_deref(), event.tracestate.as_deref());
-        let event: [&dyn Parameter; 11] = [
+        // As semel.next_ordinal counts: the run, and how many events it has.
+        let emitted = format!("{claim}000001");
+        let event: [&dyn Parameter; 12] = [
             &id,
             &lane,
             &topic,
@@ -370,6 +374,7 @@ impl Tx {
             &traceparent,
             &tracestate,
             &lock.0,
+            &emitted,
             &secret.table,
         ];
         let params: Vec<&dyn Parameter> = row.into_iter().chain(event).collect();

@@ -140,6 +140,39 @@ async fn the_bounds_of_a_key_are_what_they_were() {
     }
 }
 
+/// The names of events have bounds in fewer words since migration 17. What they say is asked of the words of before.
+#[tokio::test]
+async fn the_bounds_of_an_event_are_what_they_were() {
+    let database = TempDatabase::create().await;
+    Postgres::open(&database.url(), Options::default()).unwrap().migrate().await.unwrap();
+    let client = database.connect().await;
+    let mut values = vec![String::new(), "\n".to_owned(), "é e".to_owned(), "a\u{80}".to_owned(), "^[]$".to_owned()];
+    for code in 1..=0x80_u8 {
+        let character = char::from(code);
+        values.extend(["", "a"].map(|before| format!("{before}{character}")));
+        values.extend(["", "a"].map(|before| format!("{before}{character}a")));
+    }
+    for length in [254, 255, 256, 1023, 1024, 1025] {
+        values.extend(["a".repeat(length), "é".repeat(length / 2), format!("{}\n", "a".repeat(length - 1))]);
+    }
+    for (domain, longest) in [("event_name", 255), ("trace_context", 1024)] {
+        let judge = format!(
+            "SELECT octet_length(v) BETWEEN 1 AND {longest} AND v COLLATE \"C\" !~ '[\\x01-\\x1f\\x7f]'
+             FROM (SELECT $1::text AS v) t"
+        );
+        let cast = format!("SELECT $1::text::semel.{domain}::text");
+        let (mut passes, mut fails) = (0, 0);
+        for value in &values {
+            let fits: bool = client.query_one(&judge, &[value]).await.unwrap().get(0);
+            let taken = client.query_one(&cast, &[value]).await;
+            let refused = taken.map_err(|error| error.code().unwrap().code().to_owned()).err();
+            assert_eq!(refused.as_deref(), (!fits).then_some("23514"), "{domain}: {value:?}");
+            if fits { passes += 1 } else { fails += 1 }
+        }
+        assert!(passes > 10 && fails > 10, "{passes} pass and {fails} do not");
+    }
+}
+
 #[tokio::test]
 async fn a_printed_schema_equals_a_migrated_one() {
     let (migrated, printed) = (TempDatabase::create().await, TempDatabase::create().await);

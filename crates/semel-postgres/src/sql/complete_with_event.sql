@@ -1,29 +1,27 @@
 -- The same with one event, as semel.emit writes it, without headers: both rows are inserted, or it fails. What has to
 -- come first stands in the condition of a CASE. The transaction's id comes before the slot, as decision 3 demands, and
 -- the ordering key's lock before the seq. The process knows the lock's id as long as the secret is the one it has read,
--- which that secret's table tells; where the schema was made anew under it, the database finds the id.
--- $12 event id, if it is the first of its run, $13 lane, $21 lock id, $22 the table.
+-- which that secret's table tells; where the schema was made anew under it, the database finds the id. That the run has
+-- emitted is said for whoever still emits behind this: a deferred trigger.
+-- $13 event id and $23 what is said, if it is the first of its run, $14 lane, $22 lock id, $24 the table.
 WITH event AS (
     INSERT INTO semel.events (slot, seq, xid, incarnation, id, lane, created_at, topic, ordering_key, event_type,
                               content_type, payload, traceparent, tracestate)
     VALUES (CASE WHEN pg_current_xact_id() IS NOT NULL THEN pg_sequence_last_value('semel.current_slot') END,
-            CASE WHEN CASE WHEN 'semel.installation'::regclass = $22::oid THEN pg_advisory_xact_lock($21::bigint)
-                           ELSE semel.lock_ordering_keys(ARRAY[$15::text]) END IS NOT NULL
+            CASE WHEN CASE WHEN 'semel.installation'::regclass = $24::oid THEN pg_advisory_xact_lock($22::bigint)
+                           ELSE semel.lock_ordering_keys(ARRAY[$16::text]) END IS NOT NULL
                  THEN nextval('semel.event_seq') END,
             pg_current_xact_id(),
             coalesce(nullif(current_setting('semel.incarnation', true), '')::bigint, semel.incarnation_hash()),
-            CASE WHEN coalesce(current_setting('semel.emitted', true), '') = ''
-                 THEN CASE WHEN set_config('semel.emitted', $5::uuid::text || '000001', true) IS NOT NULL
-                           THEN $12::uuid END
-                 ELSE semel.event_id($5, semel.next_ordinal($5, 1)) END,
-            $13::smallint, clock_timestamp(), $14::text, $15::text, $16::text, $17::text, $18::bytea, $19::text,
-            $20::text))
+            CASE WHEN current_setting('semel.emitted', true) <> ''
+                 THEN semel.event_id($5, semel.next_ordinal($5, 1))
+                 WHEN set_config('semel.emitted', $23::text, true) IS NOT NULL THEN $13::uuid END,
+            $14::smallint, clock_timestamp(), $15::text, $16::text, $17::text, $18::text, $19::bytea, $20::text,
+            $21::text))
 INSERT INTO semel.keys (tenant, operation, key, fingerprint, execution, state, status, headers, body, sealed_by,
                         created_at, expires_at)
 VALUES ($1, $2, $3, $4,
-        CASE WHEN position($5::uuid::text IN current_setting('semel.claims', true)) > 0
-                  AND current_setting('synchronous_commit') IN ('on', 'remote_apply')
-             THEN $5 ELSE semel.completing($5) END,
-        $6, $7, $8, $9, $10, clock_timestamp(),
-        clock_timestamp() + make_interval(secs => $11::bigint / 1000.0::float8))
+        CASE WHEN current_setting('semel.claims', true) = $12::text AND current_setting('synchronous_commit') = 'on'
+             THEN $5::uuid ELSE semel.completing($5) END,
+        $6, $7, $8, $9, $10, clock_timestamp(), clock_timestamp() + $11::interval)
 RETURNING execution
