@@ -21,9 +21,7 @@ DECLARE
     v_locked boolean;
     v_found  record;
     v_claims text;
-    v_secret bytea := coalesce(
-        decode(nullif(current_setting('semel.secret_of_' || 'semel.installation'::regclass::oid::text, true), ''), 'hex'),
-        semel.installation_secret());
+    v_secret bytea;
 BEGIN
     IF num_nulls(p_tenant, p_operation, p_key, p_fingerprint) > 0 THEN
         RAISE EXCEPTION 'semel.claim needs a tenant, an operation, a key and a fingerprint, and one of them is null'
@@ -34,6 +32,7 @@ BEGIN
     END IF;
 
     -- The lock that semel.lock_id tells, without a call of its own.
+    SELECT i.secret INTO STRICT v_secret FROM semel.installation i;
     v_locked := pg_try_advisory_xact_lock(('x' || encode(substring(sha256(v_secret
         || int4send(octet_length(convert_to(p_tenant, 'UTF8'))) || convert_to(p_tenant, 'UTF8')
         || int4send(octet_length(convert_to(p_operation, 'UTF8'))) || convert_to(p_operation, 'UTF8')

@@ -13,7 +13,7 @@ CREATE OR REPLACE FUNCTION semel.complete(
 RETURNS uuid
 LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
-    v_now   timestamptz;
+    v_now   timestamptz := clock_timestamp();
     v_state text;
     v_flow  boolean;
 BEGIN
@@ -26,9 +26,8 @@ BEGIN
                                 created_at, expires_at)
         VALUES (p_tenant, p_operation, p_key, p_execution, p_fingerprint,
                 CASE WHEN p_failed THEN 'failed' ELSE 'completed' END, p_status, p_headers, p_body, p_sealed_by,
-                clock_timestamp(), clock_timestamp() + p_retain);
+                v_now, v_now + p_retain);
     ELSE
-        v_now := clock_timestamp();
         v_state := CASE WHEN p_failed THEN 'failed' ELSE 'completed' END;
         v_flow := EXISTS (
             SELECT FROM semel.keys k

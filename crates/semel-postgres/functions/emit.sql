@@ -20,9 +20,7 @@ DECLARE
     -- the switch.
     v_xid       xid8 := pg_current_xact_id();
     v_id        uuid;
-    v_secret    bytea := coalesce(
-        decode(nullif(current_setting('semel.secret_of_' || 'semel.installation'::regclass::oid::text, true), ''), 'hex'),
-        semel.installation_secret());
+    v_secret    bytea;
     v_locked    boolean;
 BEGIN
     -- What is usual is answered here: each call of another function costs as much as ten of these lines.
@@ -39,6 +37,7 @@ BEGIN
         v_id := semel.event_id(v_execution, 0);
     END IF;
     -- The lock that semel.lock_ordering_keys takes.
+    SELECT i.secret INTO STRICT v_secret FROM semel.installation i;
     v_locked := pg_advisory_xact_lock(('x' || encode(substring(sha256(
         v_secret || decode('6f72646572696e67206b657920', 'hex') || convert_to(p_ordering_key, 'UTF8'))
         FOR 8), 'hex'))::bit(64)::bigint) IS NULL;

@@ -44,6 +44,23 @@ BEGIN
 END
 $$;
 
+-- Whoever may write keys goes on doing so where rights on functions are given one by one.
+DO $$
+DECLARE
+    v_grant record;
+BEGIN
+    FOR v_grant IN
+        SELECT CASE a.grantee WHEN 0 THEN 'PUBLIC' ELSE a.grantee::regrole::text END AS grantee
+        FROM pg_proc p, aclexplode(p.proacl) a
+        WHERE p.pronamespace = 'semel'::regnamespace AND p.proname = 'key_fits' AND p.pronargs = 15
+          AND a.grantee <> p.proowner
+    LOOP
+        EXECUTE format('GRANT EXECUTE ON FUNCTION semel.key_fits(semel.keys), semel.leased_key_fits(semel.keys) TO %s',
+                       v_grant.grantee);
+    END LOOP;
+END
+$$;
+
 ALTER TABLE semel.keys
     DROP CONSTRAINT keys_fit,
     ADD CONSTRAINT keys_fit CHECK (semel.key_fits(keys)) NOT VALID;

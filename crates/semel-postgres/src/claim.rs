@@ -5,18 +5,21 @@
 //! a snapshot that is older than the lock.
 
 use std::fmt;
+use std::iter::empty;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use deadpool_postgres::Object;
 use semel::store::Stored;
 use semel::{Ask, Claim, Error, Execution};
 use sha2::{Digest, Sha256};
 use tokio::time::timeout;
-use tokio_postgres::Row;
 use tokio_postgres::error::SqlState;
+use tokio_postgres::{Error as DriverError, Row};
 use uuid::Uuid;
 
+use crate::connect::Statements;
 use crate::error::{classify, is_aborted, sql_state};
 use crate::failure::Failure;
 use crate::flight::Prepared;
@@ -27,7 +30,8 @@ use crate::store::{Postgres, Shared};
 use crate::tx::{Holds, Tx};
 
 const HOLDS: &str = include_str!("sql/holds.sql");
-const SECRET: &str = "SELECT i.secret, 'semel.installation'::regclass::oid FROM semel.installation i";
+const SECRET: &str = "SELECT i.secret FROM semel.installation i";
+const INSTALLATION: &str = include_str!("sql/installation.sql");
 const BEGIN_CLAIM: &str = include_str!("sql/begin_claim.sql");
 /// The fields of what `semel.begin_claim` answers, in its order.
 const ANSWER: [&str; 8] =
@@ -36,15 +40,31 @@ const PROBE: &str = include_str!("sql/probe.sql");
 const WAIT: &str = "SELECT pg_advisory_xact_lock_shared($1)";
 
 /// What the locks of keys are keyed with, so that nobody can craft two keys that share a lock.
-pub(crate) struct Secret {
-    secret: Vec<u8>,
-    /// The table it was read from. A schema that is made anew has another one, and so another secret.
-    pub(crate) table: u32,
-}
+pub(crate) struct Secret(Vec<u8>);
 
 impl fmt::Debug for Secret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Secret")
+    }
+}
+
+/// Which secret the locks of ordering keys are keyed with, and where: that of this table in this history of the
+/// database. A schema that is made anew has another table, and a cluster that takes the place of another has another
+/// history, where a table may have the same id.
+#[derive(Debug)]
+pub(crate) struct Installation {
+    secret: Secret,
+    pub(crate) table: u32,
+    pub(crate) incarnation: String,
+}
+
+impl Installation {
+    /// Asks in the transaction that runs: an answer of another session may be that of another server.
+    pub(crate) async fn read(connection: &Object, statements: Statements) -> Result<Option<Installation>, DriverError> {
+        let rows = Prepared::new(connection, statements, INSTALLATION, empty()).await?.query(connection).await?;
+        let Some(row) = rows.first() else { return Ok(None) };
+        let secret = Secret(row.try_get(0)?);
+        Ok(Some(Installation { secret, table: row.try_get(1)?, incarnation: row.try_get(2)? }))
     }
 }
 
@@ -62,7 +82,7 @@ pub(crate) struct LockId(pub(crate) i64);
 impl LockId {
     fn of(ask: &Ask, secret: &Secret) -> LockId {
         let (tenant, operation) = (ask.scope.tenant(), ask.scope.operation());
-        let mut hash = Sha256::new_with_prefix(&secret.secret);
+        let mut hash = Sha256::new_with_prefix(&secret.0);
         for part in [tenant, operation] {
             hash.update((part.len() as u32).to_be_bytes());
             hash.update(part);
@@ -72,8 +92,8 @@ impl LockId {
     }
 
     /// The lock of an ordering key, which `semel.lock_ordering_keys` takes.
-    pub(crate) fn of_ordering_key(ordering_key: &str, secret: &Secret) -> LockId {
-        let hash = Sha256::new_with_prefix(&secret.secret);
+    pub(crate) fn of_ordering_key(ordering_key: &str, installation: &Installation) -> LockId {
+        let hash = Sha256::new_with_prefix(&installation.secret.0);
         LockId::from_hash(hash.chain_update("ordering key ").chain_update(ordering_key))
     }
 
@@ -161,7 +181,7 @@ async fn begin(
         Ok(row) => wish.read(shared, &row),
         // The lock is tried, so it was the table that somebody holds.
         Err(Failure::Driver(error)) if error.code() == Some(&SqlState::LOCK_NOT_AVAILABLE) => Err(Error::Deadline),
-        Err(failure) => Err(failure.classified()),
+        Err(failure) => Err(failure.classified_own()),
     }
 }
 
@@ -185,7 +205,7 @@ pub(crate) async fn begin_anew(
         Err(Failure::Driver(error)) if error.code().is_some_and(|code| PATIENCE_IS_OVER.contains(code)) => {
             Err(Error::Raced)
         }
-        Err(failure) => Err(failure.classified()),
+        Err(failure) => Err(failure.classified_own()),
     }
 }
 
@@ -274,8 +294,7 @@ pub(crate) async fn wait(store: &Postgres, ask: &Ask, left: Duration) -> Result<
 pub(crate) async fn lock_of(store: &Postgres, ask: &Ask) -> Result<LockId, Error> {
     let secret = store.shared.secret.get_or_try_init(async || {
         let row = store.call(SECRET, &[]).await?;
-        let secret = row.try_get(0).map_err(classify)?;
-        Ok(Secret { secret, table: row.try_get(1).map_err(classify)? })
+        row.try_get(0).map(Secret).map_err(classify)
     });
     Ok(LockId::of(ask, secret.await?))
 }

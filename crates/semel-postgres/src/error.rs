@@ -3,8 +3,6 @@
 use semel::{Error, RecoveryPoint};
 use tokio_postgres::error::SqlState;
 
-use crate::migrate::functions;
-
 /// SQLSTATEs that the functions in the schema `semel` raise.
 const FENCED: &str = "SM001";
 const ROW_COUNT: &str = "SM002";
@@ -98,10 +96,7 @@ pub(crate) fn classify(error: tokio_postgres::Error) -> Error {
         "3F000" | "42883" | "42P01" if message.contains("semel") => {
             Error::Schema(format!("{message}: the database has no Semel schema; run `semel migrate`"))
         }
-        // The server names a schema as it is, and a function without its schema.
-        "42501" if message.contains("semel") || names_a_function(message) => {
-            Error::Schema(format!("{message}: grant the role USAGE on schema semel and rights on what is in it"))
-        }
+        "42501" if message.contains("semel") => not_allowed(message),
         // Shutdown, recovery, a read-only standby.
         "57P01" | "57P02" | "57P03" | "57P05" | "25006" => Error::Unavailable(error.into()),
         // Too many clients, a full disk, no memory: nobody's statement is at fault.
@@ -113,9 +108,17 @@ pub(crate) fn classify(error: tokio_postgres::Error) -> Error {
     }
 }
 
-fn names_a_function(message: &str) -> bool {
-    let named = message.rsplit_once("function ").map(|(_, name)| name);
-    functions().iter().any(|(name, _)| named == Some(*name))
+/// What a statement of the store's own comes to that the role may not run. The server names a function without its
+/// schema, so only whoever sent the statement knows whose it is.
+pub(crate) fn classify_own(error: tokio_postgres::Error) -> Error {
+    match error.as_db_error() {
+        Some(reported) if *reported.code() == SqlState::INSUFFICIENT_PRIVILEGE => not_allowed(reported.message()),
+        _ => classify(error),
+    }
+}
+
+fn not_allowed(message: &str) -> Error {
+    Error::Schema(format!("{message}: grant the role USAGE on schema semel and rights on what is in it"))
 }
 
 /// More events than a transaction may emit; the detail is the limit.

@@ -3,7 +3,7 @@
 use semel::Error;
 use tokio_postgres::Row;
 
-use crate::error::{classify, is_aborted, is_connection_lost};
+use crate::error::{classify, classify_own, is_aborted, is_connection_lost};
 
 /// Why a statement failed.
 pub(crate) enum Failure {
@@ -15,6 +15,14 @@ impl Failure {
     pub(crate) fn classified(self) -> Error {
         match self {
             Failure::Driver(error) => classify(error),
+            Failure::Ours(error) => error,
+        }
+    }
+
+    /// The same of a statement of the store's own.
+    pub(crate) fn classified_own(self) -> Error {
+        match self {
+            Failure::Driver(error) => classify_own(error),
             Failure::Ours(error) => error,
         }
     }

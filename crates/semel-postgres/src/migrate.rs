@@ -46,7 +46,6 @@ const MIGRATIONS: &[Migration] = migrations![
 /// In the order of their dependencies.
 const FUNCTIONS: &[(&str, &str)] = functions![
     "fingerprint",
-    "installation_secret",
     "lock_id",
     "require_first_statement",
     "require_durable_commit",

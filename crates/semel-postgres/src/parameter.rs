@@ -92,7 +92,7 @@ impl<T: ToSql + Sync> Parameter for Typed<T> {
     }
 }
 
-/// A duration as an interval, to the millisecond. One beyond what an interval holds is the longest that it does.
+/// A duration as an interval, to the millisecond. One that is too long for its microseconds is as long as they go.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Interval(pub(crate) Duration);
 

@@ -1,6 +1,6 @@
 //! The store: asks for keys.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use deadpool_postgres::{Object, Pool};
@@ -12,7 +12,7 @@ use tokio::sync::{Notify, OnceCell, Semaphore};
 use tokio::time::Instant;
 use tokio_postgres::Row;
 
-use crate::claim::Secret;
+use crate::claim::{Installation, Secret};
 use crate::connect::{self, Options};
 use crate::error::{classify, of_pool};
 use crate::failure::Failure;
@@ -46,6 +46,8 @@ pub(crate) struct Shared {
     pub(crate) deadline_ms: String,
     /// What the locks of keys are keyed with, once it has been read.
     pub(crate) secret: OnceCell<Secret>,
+    /// What those of ordering keys are keyed with, once an event was emitted.
+    pub(crate) installation: OnceLock<Installation>,
     pub(crate) recent: Recent,
     pub(crate) waiting: Semaphore,
     /// Told when a transaction of this process that wrote events has ended.
@@ -80,6 +82,7 @@ impl Postgres {
             begin_claiming,
             deadline_ms: deadline_ms.to_string(),
             secret: OnceCell::new(),
+            installation: OnceLock::new(),
             recent: Recent::default(),
             waiting: Semaphore::new(options.max_waiting),
             emitted: Notify::new(),

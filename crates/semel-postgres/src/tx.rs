@@ -13,7 +13,7 @@ use tokio::time::timeout;
 use tokio_postgres::Row;
 use uuid::Uuid;
 
-use crate::claim::{self, LockId};
+use crate::claim::{self, Installation, LockId};
 use crate::connect::Statements;
 use crate::deferred::Deferred;
 use crate::error::{classify, is_conflict};
@@ -286,7 +286,7 @@ impl Tx {
         let wrote = (emits, staging.is_some());
         let answers = match flown {
             Ok(Ok(Flown::Answered(answers))) => answers,
-            // COMMIT was not sent. The key is new again when its caller hears of it.
+            // COMMIT was not sent. Unless the server does not answer, the key is new when its caller hears of it.
             Ok(Ok(Flown::Grounded(error))) | Err(error) => {
                 session.roll_back().await;
                 return Err(self.classified(error));
@@ -345,16 +345,16 @@ impl Tx {
             &claim,
         ];
         let sent = Some(failpoint::COMMIT_SENT);
-        // Headers are looked into by the function. Whoever has claimed has read the secret.
+        // Headers are looked into by the function.
         let shared = Arc::clone(&self.shared);
-        let event = match (self.events.as_slice(), shared.secret.get()) {
-            ([event], Some(secret)) if event.headers.is_empty() => self.events.pop().zip(Some(secret)),
+        let event = match self.events.as_slice() {
+            [event] if event.headers.is_empty() => self.installation(&shared).await?.zip(self.events.pop()),
             _ => None,
         };
-        let Some((event, secret)) = event else {
+        let Some((installation, event)) = event else {
             return self.end(self.execution, last(COMPLETE_PLAIN, &row), sent).await;
         };
-        let lock = LockId::of_ordering_key(&event.ordering_key, secret);
+        let lock = LockId::of_ordering_key(&event.ordering_key, installation);
         let id = EventId::derive(self.execution, 0).as_uuid();
         let lane = Lane::of(&event.ordering_key).0.cast_signed();
         let (topic, ordering_key) = (event.topic.as_str(), event.ordering_key.as_str());
@@ -363,7 +363,7 @@ impl Tx {
         let (traceparent, tracestate) = (event.traceparent.as_deref(), event.tracestate.as_deref());
         // As semel.next_ordinal counts: the run, and how many events it has.
         let emitted = format!("{claim}000001");
-        let event: [&dyn Parameter; 12] = [
+        let event: [&dyn Parameter; 13] = [
             &id,
             &lane,
             &topic,
@@ -375,11 +375,26 @@ impl Tx {
             &tracestate,
             &lock.0,
             &emitted,
-            &secret.table,
+            &installation.table,
+            &installation.incarnation.as_str(),
         ];
         let params: Vec<&dyn Parameter> = row.into_iter().chain(event).collect();
         let last = Last { sql: COMPLETE_WITH_EVENT, params: &params, emits: true };
         self.end(self.execution, Some(last), sent).await
+    }
+
+    /// What the locks of ordering keys are keyed with. It is asked once in the life of a process.
+    async fn installation<'a>(&mut self, shared: &'a Shared) -> Result<Option<&'a Installation>, Error> {
+        if let Some(known) = shared.installation.get() {
+            return Ok(Some(known));
+        }
+        match Installation::read(self.connection()?, shared.options.statements).await {
+            Ok(read) => Ok(read.map(|read| shared.installation.get_or_init(|| read))),
+            Err(error) => {
+                self.roll_back().await;
+                Err(self.classified(error))
+            }
+        }
     }
 
     /// Whether statements have names, so that plain ones cost less than functions: they are not planned each time.

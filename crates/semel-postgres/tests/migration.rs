@@ -68,7 +68,9 @@ async fn a_role_that_works_with_keys_does_so_after_migrating() {
     }
     let grant = format!(
         "CREATE ROLE {role}; GRANT USAGE ON SCHEMA semel TO {role};
-         GRANT SELECT, UPDATE, DELETE ON semel.keys TO {role}; GRANT SELECT ON semel.keys TO PUBLIC"
+         GRANT SELECT, UPDATE, DELETE ON semel.keys TO {role}; GRANT SELECT ON semel.keys TO PUBLIC;
+         ALTER DEFAULT PRIVILEGES REVOKE EXECUTE ON FUNCTIONS FROM PUBLIC;
+         REVOKE EXECUTE ON FUNCTION semel.key_fits FROM PUBLIC; GRANT EXECUTE ON FUNCTION semel.key_fits TO {role}"
     );
     client.batch_execute(&grant).await.unwrap();
     Postgres::open(&database.url(), Options::default()).unwrap().migrate().await.unwrap();
@@ -76,11 +78,14 @@ async fn a_role_that_works_with_keys_does_so_after_migrating() {
                 UPDATE semel.keys SET state = 'completed', status = 200, headers = '', body = '',
                        created_at = now() - interval '2 days', expires_at = now() - interval '1 day'";
     client.batch_execute(flow).await.unwrap();
-    client.batch_execute(&format!("SET ROLE {role}")).await.unwrap();
+    let functions = "GRANT EXECUTE ON FUNCTION semel.reap, semel.forget_flows TO";
+    client.batch_execute(&format!("{functions} {role}; SET ROLE {role}")).await.unwrap();
+    let change = "UPDATE semel.keys SET expires_at = expires_at - interval '1 s'";
+    let changed = client.execute(change, &[]).await;
     let reaped = client.query_one("SELECT semel.reap(10)", &[]).await.map(|row| row.get::<_, i64>(0));
     let inserts = client.query_one("SELECT has_table_privilege('semel.flows', 'INSERT')", &[]).await.unwrap();
     client.batch_execute(&format!("RESET ROLE; DROP OWNED BY {role}; DROP ROLE {role}")).await.unwrap();
-    assert_eq!(reaped.unwrap(), 1);
+    assert_eq!((changed.unwrap(), reaped.unwrap()), (1, 1));
     assert!(!inserts.get::<_, bool>(0), "no more than it has on keys");
 }
 

@@ -1,15 +1,19 @@
 -- The same with one event, as semel.emit writes it, without headers: both rows are inserted, or it fails. What has to
--- come first stands in the condition of a CASE. The transaction's id comes before the slot, as decision 3 demands, and
--- the ordering key's lock before the seq. The process knows the lock's id as long as the secret is the one it has read,
--- which that secret's table tells; where the schema was made anew under it, the database finds the id. That the run has
--- emitted is said for whoever still emits behind this: a deferred trigger.
--- $13 event id and $23 what is said, if it is the first of its run, $14 lane, $22 lock id, $24 the table.
+-- come first stands in the condition of a CASE. The transaction's id comes before slot and seq, as decision 3 demands,
+-- and the ordering key's lock before the seq. The process knows the lock's id as long as the secret is the one it has
+-- read, which that secret's table and the history of the database tell; where either is another one, the database finds
+-- the id. That the run has emitted is said for whoever still emits behind this: a deferred trigger.
+-- $13 event id and $23 what is said, if it is the first of its run, $14 lane, $22 lock id, $24 the table, $25 the
+-- incarnation.
 WITH event AS (
     INSERT INTO semel.events (slot, seq, xid, incarnation, id, lane, created_at, topic, ordering_key, event_type,
                               content_type, payload, traceparent, tracestate)
     VALUES (CASE WHEN pg_current_xact_id() IS NOT NULL THEN pg_sequence_last_value('semel.current_slot') END,
-            CASE WHEN CASE WHEN 'semel.installation'::regclass = $24::oid THEN pg_advisory_xact_lock($22::bigint)
-                           ELSE semel.lock_ordering_keys(ARRAY[$16::text]) END IS NOT NULL
+            CASE WHEN pg_current_xact_id() IS NOT NULL
+                      AND CASE WHEN 'semel.installation'::regclass = $24::oid
+                                    AND current_setting('semel.incarnation', true) = $25::text
+                               THEN pg_advisory_xact_lock($22::bigint)
+                               ELSE semel.lock_ordering_keys(ARRAY[$16::text]) END IS NOT NULL
                  THEN nextval('semel.event_seq') END,
             pg_current_xact_id(),
             coalesce(nullif(current_setting('semel.incarnation', true), '')::bigint, semel.incarnation_hash()),
