@@ -27,6 +27,7 @@
 //! ```
 
 mod claim;
+mod complete;
 mod connect;
 mod deferred;
 mod error;

@@ -7,13 +7,12 @@ use std::time::Instant;
 use deadpool_postgres::Object;
 use semel::flow::{Job, Settled};
 use semel::lease::RecoveryPoint;
-use semel::sink::Lane;
-use semel::{Ask, Claim, Completion, Error, Event, EventId, Execution, failpoint};
+use semel::{Ask, Claim, Completion, Error, Event, Execution, failpoint};
 use tokio::time::timeout;
 use tokio_postgres::Row;
 use uuid::Uuid;
 
-use crate::claim::{self, Installation, LockId};
+use crate::claim::{self, LockId};
 use crate::connect::Statements;
 use crate::deferred::Deferred;
 use crate::error::{classify, is_conflict};
@@ -24,13 +23,11 @@ use crate::flow::step::{Ended, RECORD, RECORD_PLAIN};
 use crate::inbox::Isolated;
 use crate::lease::{self, Fence};
 use crate::outbox::emit::{EMIT, Emission};
-use crate::parameter::{Interval, Parameter};
+use crate::parameter::Parameter;
 use crate::session::Session;
 use crate::store::{Shared, interval_ms};
 
 const COMPLETE: &str = include_str!("sql/complete.sql");
-const COMPLETE_PLAIN: &str = include_str!("sql/complete_plain.sql");
-const COMPLETE_WITH_EVENT: &str = include_str!("sql/complete_with_event.sql");
 const COMPLETE_LEASED: &str = include_str!("sql/complete_leased.sql");
 const COMPLETE_LEASED_PLAIN: &str = include_str!("sql/complete_leased_plain.sql");
 const ADVANCE: &str = include_str!("sql/advance.sql");
@@ -47,7 +44,7 @@ pub struct Tx {
     pub(crate) shared: Arc<Shared>,
     /// Gone once the transaction has ended.
     session: Option<Session>,
-    execution: Execution,
+    pub(crate) execution: Execution,
     holds: Holds,
     begun: bool,
     /// Whether a statement of the work was sent, or was about to be.
@@ -231,7 +228,7 @@ impl Tx {
     ///
     /// When the connection breaks or the time is over, nothing tells what became of a COMMIT that had already left:
     /// that is [`Error::Ambiguous`].
-    async fn end(
+    pub(crate) async fn end(
         &mut self,
         emitting: Execution,
         last: Option<Last<'_>>,
@@ -318,85 +315,6 @@ impl Tx {
         }
     }
 
-    /// Stores the reply of a key that has no row by a plain statement, and the event with it if there is but one and it
-    /// has no headers. The functions do the same and cost more; they are for the rest, and for those whose statements
-    /// have no names and are planned each time.
-    async fn complete_plain(&mut self, ask: &Ask, completion: &Completion) -> Result<(), Error> {
-        let stored = &completion.stored;
-        let (fingerprint, execution) = (ask.fingerprint.as_bytes().as_slice(), self.execution.as_uuid());
-        let state = if completion.failed { "failed" } else { "completed" };
-        let status = stored.status.cast_signed();
-        let (headers, body) = (stored.headers.as_ref(), stored.body.as_ref());
-        let (sealed_by, retain) = (stored.sealed_by.as_deref(), Interval(completion.retain));
-        let (tenant, operation, key) = (ask.scope.tenant(), ask.scope.operation(), ask.key.as_str());
-        let claim = execution.to_string();
-        let row: [&dyn Parameter; 12] = [
-            &tenant,
-            &operation,
-            &key,
-            &fingerprint,
-            &execution,
-            &state,
-            &status,
-            &headers,
-            &body,
-            &sealed_by,
-            &retain,
-            &claim,
-        ];
-        let sent = Some(failpoint::COMMIT_SENT);
-        // Headers are looked into by the function.
-        let shared = Arc::clone(&self.shared);
-        let event = match self.events.as_slice() {
-            [event] if event.headers.is_empty() => self.installation(&shared).await?.zip(self.events.pop()),
-            _ => None,
-        };
-        let Some((installation, event)) = event else {
-            return self.end(self.execution, last(COMPLETE_PLAIN, &row), sent).await;
-        };
-        let lock = LockId::of_ordering_key(&event.ordering_key, installation);
-        let id = EventId::derive(self.execution, 0).as_uuid();
-        let lane = Lane::of(&event.ordering_key).0.cast_signed();
-        let (topic, ordering_key) = (event.topic.as_str(), event.ordering_key.as_str());
-        let (event_type, content_type) = (event.event_type.as_str(), event.content_type.as_str());
-        let payload = event.payload.as_ref();
-        let (traceparent, tracestate) = (event.traceparent.as_deref(), event.tracestate.as_deref());
-        // As semel.next_ordinal counts: the run, and how many events it has.
-        let emitted = format!("{claim}000001");
-        let event: [&dyn Parameter; 13] = [
-            &id,
-            &lane,
-            &topic,
-            &ordering_key,
-            &event_type,
-            &content_type,
-            &payload,
-            &traceparent,
-            &tracestate,
-            &lock.0,
-            &emitted,
-            &installation.table,
-            &installation.incarnation.as_str(),
-        ];
-        let params: Vec<&dyn Parameter> = row.into_iter().chain(event).collect();
-        let last = Last { sql: COMPLETE_WITH_EVENT, params: &params, emits: true };
-        self.end(self.execution, Some(last), sent).await
-    }
-
-    /// What the locks of ordering keys are keyed with. It is asked once in the life of a process.
-    async fn installation<'a>(&mut self, shared: &'a Shared) -> Result<Option<&'a Installation>, Error> {
-        if let Some(known) = shared.installation.get() {
-            return Ok(Some(known));
-        }
-        match Installation::read(self.connection()?, shared.options.statements).await {
-            Ok(read) => Ok(read.map(|read| shared.installation.get_or_init(|| read))),
-            Err(error) => {
-                self.roll_back().await;
-                Err(self.classified(error))
-            }
-        }
-    }
-
     /// Whether statements have names, so that plain ones cost less than functions: they are not planned each time.
     fn has_names(&self) -> bool {
         self.shared.options.statements == Statements::Named
@@ -447,12 +365,12 @@ impl Tx {
         }
     }
 
-    fn classified(&mut self, error: tokio_postgres::Error) -> Error {
+    pub(crate) fn classified(&mut self, error: tokio_postgres::Error) -> Error {
         self.conflicted |= is_conflict(&error);
         classify(error)
     }
 
-    async fn roll_back(&mut self) {
+    pub(crate) async fn roll_back(&mut self) {
         if let Some(session) = self.session.take() {
             session.roll_back().await;
         }
@@ -460,14 +378,14 @@ impl Tx {
 }
 
 /// The last statement before COMMIT.
-struct Last<'a> {
-    sql: &'a str,
-    params: &'a [&'a dyn Parameter],
+pub(crate) struct Last<'a> {
+    pub(crate) sql: &'a str,
+    pub(crate) params: &'a [&'a dyn Parameter],
     /// Whether it writes an event, too.
-    emits: bool,
+    pub(crate) emits: bool,
 }
 
-fn last<'a>(sql: &'a str, params: &'a [&'a dyn Parameter]) -> Option<Last<'a>> {
+pub(crate) fn last<'a>(sql: &'a str, params: &'a [&'a dyn Parameter]) -> Option<Last<'a>> {
     Some(Last { sql, params, emits: false })
 }
 

@@ -150,15 +150,25 @@ async fn a_completion_that_is_refused_leaves_neither_key_nor_event_nor_effect() 
 }
 
 /// A completion computes the lock of its event's ordering key in the process, and it is the one that `semel.emit`
-/// takes: also where the schema was made anew, with another secret, under a process that goes on (I5).
+/// takes: also where the schema was made anew, with another secret, under a process that goes on, and where another
+/// cluster has taken the place of this one, whose table may have the same oid (I5).
 #[tokio::test]
-async fn a_completion_waits_for_its_ordering_key_also_when_the_schema_was_made_anew() {
+async fn a_completion_waits_for_its_ordering_key_also_when_the_secret_is_another_one() {
     let shop = Shop::open().await;
     let mut other = shop.database.connect().await;
-    for made in 0..2 {
-        if made > 0 {
+    let another_cluster = format!(
+        "UPDATE semel.installation SET secret = sha256('another');
+         ALTER DATABASE {} SET semel.incarnation = '42';
+         SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+         WHERE datname = current_database() AND pid <> pg_backend_pid()",
+        shop.database.name()
+    );
+    for (made, in_all) in [("first", 2), ("anew", 2), ("elsewhere", 4)] {
+        if made == "anew" {
             other.batch_execute("DROP SCHEMA semel CASCADE").await.unwrap();
             shop.store.migrate().await.unwrap();
+        } else if made == "elsewhere" {
+            other.batch_execute(&another_cluster).await.unwrap();
         }
         let mut owner = other.transaction().await.unwrap();
         emit(&mut owner, &["k"]).await;
@@ -171,7 +181,7 @@ async fn a_completion_waits_for_its_ordering_key_also_when_the_schema_was_made_a
         owner.commit().await.unwrap();
         completion.await.unwrap().unwrap();
         let events = "SELECT count(DISTINCT xid) FROM semel.events";
-        assert_eq!(shop.number(events).await, 2, "schema {made}");
+        assert_eq!(shop.number(events).await, in_all, "{made}");
     }
 }
 
