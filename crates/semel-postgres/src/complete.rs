@@ -43,11 +43,12 @@ impl Tx {
         let sent = Some(failpoint::COMMIT_SENT);
         // Headers are looked into by the function.
         let shared = Arc::clone(&self.shared);
-        let event = match self.events.as_slice() {
-            [event] if event.headers.is_empty() => self.installation(&shared).await?.zip(self.events.pop()),
+        let installation = match self.events.as_slice() {
+            [event] if event.headers.is_empty() => self.installation(&shared).await?,
             _ => None,
         };
-        let Some((installation, event)) = event else {
+        // Without one, the function finds out what is wrong.
+        let Some((installation, event)) = installation.and_then(|known| Some((known, self.events.pop()?))) else {
             return self.end(self.execution, last(COMPLETE_PLAIN, &row), sent).await;
         };
         let lock = LockId::of_ordering_key(&event.ordering_key, installation);
