@@ -294,9 +294,16 @@ async fn many_who_tidy_at_once_lose_nothing() {
             published.extend(shop.publish().await);
         }
     }
-    published.extend(shop.publish().await);
-    tasks.abort_all();
-    assert_eq!(published.len(), usize::try_from(total * 2).unwrap());
+    // Whoever tidies may hold the lock that a tick only tries while the last one is carried over.
+    tasks.shutdown().await;
+    let emitted = usize::try_from(total * 2).unwrap();
+    let rest = async {
+        while published.len() < emitted {
+            published.extend(shop.publish().await);
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(20), rest).await.expect("everything is published");
+    assert_eq!(published.len(), emitted);
     let slots = shop.number("SELECT max(generation) FROM semel.slots").await;
     assert!(slots > 3, "only {slots} slots were opened, which proves little");
 }
