@@ -50,6 +50,9 @@ struct Options {
     /// For how many times as long as a batch took the reaper rests after it.
     #[arg(long, default_value_t = Reaper::default().rest)]
     rest: u32,
+    /// How many keys a batch has.
+    #[arg(long, default_value_t = Reaper::default().batch)]
+    batch: u32,
 }
 
 #[tokio::main]
@@ -76,7 +79,7 @@ async fn measure(options: &Options, stage: &Stage) -> Result<Report> {
         wanted.into_iter().partition(|case| matches!(case, Case::Reaping { .. }));
     grow(plan, stage, &mut report, &growing, many).await?;
     if !reaping.is_empty() {
-        let reaper = Reaper { rest: options.rest, ..Reaper::default() };
+        let reaper = Reaper { rest: options.rest, batch: options.batch, ..Reaper::default() };
         reaping::measure(plan, stage, &mut report, expired, reaper).await?;
     }
     report.machine.push(format!("load after: {}", load_average()));

@@ -21,7 +21,8 @@ const INBOX_EVERY: Duration = Duration::from_secs(60);
 pub struct Reaper {
     /// How often to look for expired keys.
     pub every: Duration,
-    /// The most keys or messages deleted in one transaction. Small batches keep locks and replication lag short (I12).
+    /// The most keys or messages deleted in one transaction. Small batches keep locks and replication lag short (I12);
+    /// those far below a thousand cost more than they spare, because each passes over what others have left for vacuum.
     pub batch: u32,
     /// After a full batch it rests for so many times as long as that batch took, at most for `every`. With 3 it keeps a
     /// database busy for a quarter of the time, however many keys expire at once; with 0 it goes on without a rest, as
